@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test mutants cluster-test boot-test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
+.PHONY: help run test mutants cluster-test boot-test torture bench bench-quick bench-peers screenshots reference lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,17 +57,21 @@ bench-peers: .venv/dev  ## Compare with stock Flask and Verdaccio, and write ben
 screenshots: .venv/dev  ## Update the pictures in docs/
 	@exec $(BIN)/python tests/screenshots.py
 
-lint: .venv/dev  ## Check style and types
+reference: .venv/dev  ## Update docs/reference/commands.md from the help of the commands
+	@exec $(BIN)/python tests/command_reference.py
+
+lint: .venv/dev  ## Check style, types and the reference of the commands
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tests/command_reference.py --check
 
 http-lint: .venv/dev .venv/tools/installed  ## Examine the HTTP responses with REDbot
 	@REQUIRE_REDBOT=1 $(BIN)/pytest -q -n0 tests/api/test_http_lint.py
 
 # --strict: fail if a package cannot be looked up.
 audit: .venv/tools/installed  ## Look up known vulnerabilities of the requirements
-	@.venv/tools/bin/pip-audit --requirement requirements.txt --require-hashes --disable-pip --strict
+	@.venv/tools/bin/pip-audit --requirement requirements.txt --requirement requirements/oidc.txt --require-hashes --disable-pip --strict
 
 format: .venv/dev  ## Format the code
 	$(BIN)/ruff format .
@@ -101,7 +105,7 @@ export COMMAND
 	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements.txt requirements/dev.txt | .venv/bin/widget-catalog
+.venv/dev: requirements.txt requirements/dev.txt requirements/oidc.txt | .venv/bin/widget-catalog
 	$(BIN)/pip $(INSTALL) -r requirements/dev.txt
 	@touch .venv/run .venv/build $@
 

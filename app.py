@@ -9,7 +9,7 @@ from flask.cli import AppGroup
 
 from catalog import application
 from catalog.commands import COMMANDS
-from catalog.commands.base import FILES, SERVICE
+from catalog.commands.context import FILES, SERVICE
 from catalog.opening import Files
 from catalog.settings import SettingError
 

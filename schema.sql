@@ -1,8 +1,8 @@
--- The schema of a catalog. The tables widget, version and about hold the catalog; token holds the access tokens and
--- audit the record of changes; the others are derived from the first two, or record where widgets were copied
+-- The schema of a catalog. The tables widget, version and about hold the catalog; token, trust and short_token hold who
+-- may change it, and audit the audit log; the others are derived from the first two, or record where widgets were copied
 -- from and which versions were deleted.
 --
--- catalog/documents.py validates what is written. The CHECKs here are those on which statements rely.
+-- catalog/domain/documents.py validates what is written. The CHECKs here are those on which statements rely.
 -- Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
 
 -- "Wcat" distinguishes our files from other SQLite files.
@@ -20,20 +20,20 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The installs that were counted here, the sum of install_day. download_count may be higher, or be set by
-    -- an import.
-    counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
-    -- Of the last one: its day, and its version, empty if the client did not name one. Triggers count them.
+    -- The day and the version of the last install; the version is empty if the client did not name one. Triggers
+    -- count them.
     installed_day     INTEGER,
     installed_version TEXT,
-    -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
+    -- For search, folded by fold() in catalog/domain/folding.py: display_name, and display_name with description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
+    -- For the search of pages: scope/name, folded and without hyphens.
+    folded_path    TEXT    NOT NULL DEFAULT '',
     UNIQUE (scope, name)
 ) STRICT;
 
 -- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
--- is included, high is not. The keys sort like versions (catalog/store/schema/sdk_intervals.py). A range that
+-- is included, high is not. The keys sort like versions (catalog/domain/sdk_intervals.py). A range that
 -- admits no SDK has no interval.
 CREATE TABLE sdk_range (
     id    INTEGER PRIMARY KEY,
@@ -51,7 +51,7 @@ CREATE TABLE version (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     version             TEXT    NOT NULL,
-    -- A key whose text order is the precedence of SemVer (catalog/semver_ranges.py).
+    -- A key whose text order is the precedence of SemVer (catalog/domain/semver_ranges.py).
     precedence          TEXT    NOT NULL,
     bundle_url          TEXT    NOT NULL,
     bundle_size         INTEGER NOT NULL,
@@ -76,24 +76,26 @@ CREATE TABLE version (
     -- A JSON array of strings.
     permissions         TEXT    NOT NULL CHECK (json_valid(permissions)),
     license             TEXT,
-    -- The URL path of a held bundle, which this service serves itself; null if it holds none.
+    -- The URL path of a stored bundle, which this service serves itself; null if it stores none.
     bundle_path         TEXT CHECK (bundle_path LIKE '/_%'),
     UNIQUE (widget_id, version)
 ) STRICT;
 
--- The order of versions. It covers yanked, sdk_version and permissions, so that the newest version for an SDK
--- and the permissions that it needs are found in the index alone.
+-- The order of versions. It covers yanked, sdk_version, permissions and license, so that the newest version for
+-- an SDK, the permissions that it needs and its licence are found in the index alone.
 CREATE INDEX version_newest
-    ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version, permissions);
+    ON version (
+        widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version, permissions, license);
 
 -- To find the ranges that no version has.
 CREATE INDEX version_range ON version (sdk_version);
 
--- For the feed of new releases.
-CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
+-- For the feed of new releases, and for searches by the time of the newest version before a time.
+CREATE INDEX version_published ON version (published_at DESC, widget_id, precedence, version, yanked)
+    WHERE yanked = 0;
 
 -- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
--- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
+-- are taken from the widget. The URL of a stored bundle is only a path, so that the text is the same for
 -- every host name; with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
@@ -121,6 +123,10 @@ CREATE TABLE about (
     homepage   TEXT,
     repository TEXT,
     issues     TEXT,
+    -- A JSON array of strings; null if there are none.
+    keywords   TEXT CHECK (keywords IS NULL OR json_valid(keywords)),
+    -- The keywords as pages search them: folded and without hyphens, a JSON array.
+    folded_keywords TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(folded_keywords)),
     -- A JSON object: type, size, width, height and sha256Hash. It is shown while its file is among the bundles.
     picture    TEXT CHECK (picture IS NULL OR json_valid(picture))
 ) STRICT;
@@ -142,13 +148,17 @@ CREATE TABLE mirrored (
 CREATE TABLE upstream (
     -- The base URL.
     source       TEXT PRIMARY KEY,
-    -- What is copied: the fields of MirrorOptions in catalog/mirror/remembered.py.
+    -- What is copied: the fields of MirrorOptions in catalog/mirror/options.py.
     options      TEXT NOT NULL CHECK (json_valid(options)),
     -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
     -- least as recent.
     token        TEXT,
     -- When the last run in which no widget failed ended.
-    refreshed_at TEXT
+    refreshed_at TEXT,
+    -- Why the last run failed; null if it did not.
+    last_error   TEXT,
+    -- A JSON object: when each version was published that is too new to be copied, by scope/name@version.
+    held_back    TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(held_back))
 ) STRICT, WITHOUT ROWID;
 
 -- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
@@ -174,8 +184,8 @@ CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
         ON CONFLICT DO NOTHING;
 END;
 
--- Derived rows: for each listed widget, listing to filter and sort by, listing_text to find words in and
--- summary for the JSON; and in change, the last change of each widget that was ever listed. The views
+-- Derived rows: for each listed widget, listing and listing_keyword to filter and sort by, listing_text to find
+-- words in and summary for the JSON; and in change, the last change of each widget that was ever listed. The views
 -- rendered_... define what the rows must be.
 --
 -- These nine triggers note which widgets a transaction touches. Before it commits, the statements of
@@ -190,7 +200,7 @@ END;
 
 -- Installs change other columns: see widget_downloaded and widget_installed.
 CREATE TRIGGER widget_changed AFTER UPDATE OF
-    display_name, description, icon, is_official, created_at, listed, folded_name, folded_text
+    display_name, description, icon, is_official, created_at, listed, folded_name, folded_text, folded_path
 ON widget BEGIN
     INSERT INTO touched VALUES (new.id) ON CONFLICT DO NOTHING;
 END;
@@ -260,8 +270,14 @@ CREATE TABLE listing (
     -- Of the latest version, for filters: JSON, which is null without a version; and empty if it states none.
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
+    -- The same three of the latest version that is not a prerelease.
+    stable_updated     TEXT NOT NULL,
+    stable_permissions TEXT NOT NULL,
+    stable_license     TEXT NOT NULL,
     folded_name TEXT    NOT NULL,
-    folded_text TEXT    NOT NULL
+    folded_text TEXT    NOT NULL,
+    -- What pages search besides folded_text; see listed_text.
+    page_text   TEXT    NOT NULL
 ) STRICT;
 
 -- The indexes cover official, so that a search skips other widgets in the index alone.
@@ -274,22 +290,41 @@ CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official);
 -- Covers all filters, to count the widgets for each of their values.
-CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
--- To find a widget by the name that someone typed.
-CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
+CREATE INDEX listing_filters ON listing (permissions, license, scope, official, updated);
+-- The same order and filters for searches that offer no prereleases.
+CREATE INDEX listing_stable_updated ON listing (stable_updated DESC, scope, name, official);
+CREATE INDEX listing_stable_filters
+    ON listing (stable_permissions, stable_license, scope, official, stable_updated);
 
-CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
+-- The folded keywords of each listed widget.
+CREATE TABLE listing_keyword (
+    widget_id INTEGER NOT NULL,
+    keyword   TEXT    NOT NULL,
+    PRIMARY KEY (widget_id, keyword)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX listing_keyword_widgets ON listing_keyword (keyword, widget_id);
+
+-- The texts of each listed widget in which words are found. The API finds words in folded_text only. Pages also
+-- search page_text: scope/name, the keywords, and folded_text without hyphens if it has any.
+CREATE VIEW listed_text AS
+SELECT id, folded_text,
+    folded_path || char(10) || coalesce(nullif(folded_keywords, '[]'), '')
+        || iif(instr(folded_text, '-'), char(10) || replace(folded_text, '-', ''), '') AS page_text
+FROM widget LEFT JOIN about ON widget_id = id
+WHERE listed;
 
 -- Stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
--- and search looks for the words in listing.folded_text anyway.
+-- and search looks for the words in the columns of listing anyway.
 CREATE VIRTUAL TABLE listing_text USING fts5 (
-    folded_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
+    folded_text, page_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
     tokenize = 'trigram case_sensitive 1'
 );
 
 -- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download
 -- count, so that an install does not change it: head, and latest, the JSON of the latest version or null.
--- sdk_range_id is the range of the latest version.
+-- sdk_range_id is the range of the latest version, and published_at its time. stable is the JSON of the latest
+-- version that is not a prerelease, null if that is the latest version, and stable_at its time.
 -- Rendering takes longer than finding the widgets of a page, so writes render, not searches.
 -- It is not part of listing: with wide rows, searches that scan it took 150 instead of 87 ms at 100,000
 -- widgets.
@@ -297,8 +332,24 @@ CREATE TABLE summary (
     widget_id    INTEGER PRIMARY KEY,
     head         TEXT NOT NULL,
     latest       TEXT NOT NULL,
-    sdk_range_id INTEGER
+    sdk_range_id INTEGER,
+    published_at TEXT,
+    stable       TEXT,
+    stable_at    TEXT
 ) STRICT;
+
+-- The latest version of each widget, and the latest that is not a prerelease: its precedence has no hyphen.
+CREATE VIEW latest_version AS
+SELECT id AS widget_id,
+    (
+        SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    ) AS latest_id,
+    (
+        SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0 AND instr(precedence, '-') = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    ) AS stable_id
+FROM widget;
 
 -- The rows that summary must have. rtrim() removes only the closing brace: the last value is no object.
 CREATE VIEW rendered_summary AS
@@ -308,28 +359,34 @@ SELECT widget.id AS widget_id,
         'description', widget.description, 'icon', widget.icon,
         'isOfficial', json(CASE widget.is_official WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)
     ), '}') || ',"downloadCount":' AS head,
-    coalesce((
-        SELECT entry FROM version_entry WHERE widget_id = widget.id AND yanked = 0
-        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-    ), 'null') AS latest,
-    (
-        SELECT sdk_range.id FROM version CROSS JOIN sdk_range ON range = sdk_version
-        WHERE widget_id = widget.id AND yanked = 0
-        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-    ) AS sdk_range_id
-FROM widget WHERE widget.listed;
+    coalesce((SELECT entry FROM version_entry WHERE id = latest.id), 'null') AS latest,
+    (SELECT id FROM sdk_range WHERE range = latest.sdk_version) AS sdk_range_id,
+    latest.published_at,
+    iif(stable.id IS latest.id, NULL,
+        coalesce((SELECT entry FROM version_entry WHERE id = stable.id), 'null')) AS stable,
+    stable.published_at AS stable_at
+FROM widget JOIN latest_version ON latest_version.widget_id = widget.id
+LEFT JOIN version AS latest ON latest.id = latest_id
+LEFT JOIN version AS stable ON stable.id = stable_id
+WHERE widget.listed;
 
 -- The rows that listing must have.
 CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
-    coalesce(published_at, '') AS updated,
-    coalesce(permissions, 'null') AS permissions, coalesce(license, '') AS license,
-    folded_name, folded_text
-FROM widget LEFT JOIN version ON version.id = (
-    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-)
+    coalesce(latest.published_at, '') AS updated,
+    coalesce(latest.permissions, 'null') AS permissions, coalesce(latest.license, '') AS license,
+    coalesce(stable.published_at, '') AS stable_updated,
+    coalesce(stable.permissions, 'null') AS stable_permissions, coalesce(stable.license, '') AS stable_license,
+    folded_name, widget.folded_text, page_text
+FROM widget JOIN listed_text USING (id) JOIN latest_version ON latest_version.widget_id = widget.id
+LEFT JOIN version AS latest ON latest.id = latest_id
+LEFT JOIN version AS stable ON stable.id = stable_id;
+
+-- The rows that listing_keyword must have.
+CREATE VIEW rendered_keyword AS
+SELECT widget_id, value AS keyword
+FROM about JOIN widget ON widget.id = widget_id CROSS JOIN json_each(folded_keywords)
 WHERE listed;
 
 -- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs are no
@@ -384,9 +441,9 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
         WHERE slot = (SELECT downloads % 100 FROM revision WHERE id = 1);
 END;
 
--- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. Those before
--- the newest 500 that have any are added up to months, on the first day of the month: the number of days and
--- not their age decides, so a day that a wrong clock set in the future leaves recent ones as they are.
+-- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. The newest 800
+-- days with installs stay. The number of days decides and not their age, so a day that a wrong clock set in the
+-- future does not delete recent days.
 CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
@@ -408,19 +465,9 @@ CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
         ON CONFLICT DO UPDATE SET installs = installs + 1;
     INSERT INTO install_version SELECT new.id, new.installed_version, 1 WHERE new.installed_version <> ''
         ON CONFLICT DO UPDATE SET installs = installs + 1;
-END;
-
--- With the first install of a day, so that it is little work: usually one day becomes part of its month.
-CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
-WHEN new.installed_day IS NOT old.installed_day BEGIN
-    INSERT INTO install_day
-        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, sum(installs)
-        FROM install_day WHERE widget_id = new.id AND day <> month AND day < (
-            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499)
-        GROUP BY month ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
-    DELETE FROM install_day WHERE widget_id = new.id
-        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AND day < (
-            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499);
+    -- Only the first install of a day looks for old days.
+    DELETE FROM install_day WHERE new.installed_day IS NOT old.installed_day AND widget_id = new.id AND day < (
+        SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 799);
 END;
 
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
@@ -430,26 +477,74 @@ CREATE TABLE token (
     id            TEXT PRIMARY KEY,
     name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
-    -- JSON arrays. A token with the permission admin is for every scope.
-    scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+    -- JSON arrays: what the token may do, and the scopes and single widgets (scope/name) that it is for. A token with
+    -- the permission admin is for every widget.
     permissions   TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
+    scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+    widgets       TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
     created_at    TEXT NOT NULL,
     -- Null if the token does not expire.
     expires_at    TEXT,
     revoked_at    TEXT,
     -- The day of the last use, in UTC.
-    last_used_day TEXT
+    last_used_day TEXT,
+    -- The secret before the last rotation, if it stays valid for some time: its id, its SHA-256 and its end.
+    previous_id         TEXT UNIQUE,
+    previous_hash       TEXT CHECK (length(previous_hash) = 64),
+    previous_expires_at TEXT
+) STRICT;
+
+-- Issuers of id tokens, such as a CI system, and the jobs that get short tokens. A removed trust stays, so that no
+-- restore makes it valid again.
+CREATE TABLE trust (
+    -- A random text.
+    id          TEXT PRIMARY KEY,
+    name        TEXT NOT NULL CHECK (name <> ''),
+    issuer      TEXT NOT NULL,
+    -- A JSON object: the values that claims must have.
+    claims      TEXT NOT NULL CHECK (json_valid(claims) AND json_type(claims) = 'object'),
+    -- As those of a token.
+    permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
+    scopes      TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+    widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
+    -- How long a short token is valid.
+    minutes     INTEGER NOT NULL CHECK (minutes > 0),
+    -- The keys of the issuer, a JSON Web Key Set; null if the service fetches them.
+    jwks        TEXT,
+    -- PEM certificates for the connection to the issuer.
+    ca          TEXT,
+    created_at  TEXT NOT NULL,
+    removed_at  TEXT
+) STRICT;
+
+CREATE UNIQUE INDEX trust_name ON trust (name) WHERE removed_at IS NULL;
+
+-- Short tokens, which the service issues for id tokens. A row stays until both tokens have expired: an id token is
+-- accepted once.
+CREATE TABLE short_token (
+    id            TEXT PRIMARY KEY,
+    sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64),
+    trust_id      TEXT NOT NULL,
+    subject       TEXT NOT NULL,
+    -- A JSON object: all claims of the id token.
+    claims        TEXT NOT NULL,
+    created_at    TEXT NOT NULL,
+    expires_at    TEXT NOT NULL,
+    -- The SHA-256 of the signed part of the id token, and when the service would refuse the id token anyway.
+    id_token_hash TEXT NOT NULL UNIQUE,
+    id_token_end  TEXT NOT NULL
 ) STRICT;
 
 -- Who changed what, in the same transaction as the change. Installs are not recorded. The table is append-only.
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     at      TEXT    NOT NULL,
-    -- local: actor is the operating-system user of a command; token: the name of a token.
-    kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token')),
+    -- local: actor is the operating-system user of a command; token: the name of a token; trust: the name of a
+    -- trust, with the subject of the id token.
+    kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token', 'trust')),
     actor   TEXT    NOT NULL,
     action  TEXT    NOT NULL,
-    -- What was changed; null for a change of the whole catalog, or of a token.
+    -- What was changed; null for a change of the whole catalog, of a token or of a trust.
     scope   TEXT,
     name    TEXT,
     version TEXT,
@@ -474,4 +569,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 6;
+PRAGMA user_version = 7;

@@ -54,7 +54,7 @@ def _git(*arguments: str) -> str:
 
 @dataclass
 class Catalog:
-    """A catalog of generated widgets, with what was measured of its database and processes."""
+    """A catalog of generated widgets, with measurements of its database and processes."""
 
     checkout: Checkout
     widgets: int
@@ -65,7 +65,7 @@ class Catalog:
 
     @contextmanager
     def serve(self, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
-        """A new process of the service, with these settings."""
+        """Yield a new process of the service, with these settings."""
         name, directory = self.checkout.name, self.checkout.directory
         with start_service(name, directory, self.database, settings or {}) as server:
             self.start_seconds.append(server.start_seconds)
@@ -90,7 +90,7 @@ def build(checkout: Checkout, widgets: int) -> Catalog:
 
 
 def _catalog_file(widgets: int) -> Path:
-    """The catalog as JSON Lines; generated again only if the generator has changed."""
+    """Return the catalog as JSON Lines; generated again only if the generator has changed."""
     sources = inspect.getsource(generate) + inspect.getsource(words)
     fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]
     file = WORK / f"{widgets}-{fingerprint}.jsonl"

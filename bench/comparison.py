@@ -6,7 +6,7 @@ from random import Random
 
 from bench import workload
 from bench.catalogs import Catalog
-from bench.load import LoadError, Sample, measure
+from bench.load import LoadError, Sample, idle_connections, measure
 from bench.processes import Server, fetch, start_baseline
 from bench.rounds import Rounds
 from bench.workload import CONNECTIONS, Request, Row, constant_path
@@ -41,12 +41,16 @@ class Comparison:
                 for rows in groups:
                     with self._servers(rows[0].settings) as servers:
                         for row in rows:
-                            self._measure(row, servers, baseline)
+                            with ExitStack() as stack:
+                                for server in servers.values():
+                                    idle = idle_connections(server, row.idle_connections)
+                                    stack.enter_context(idle)
+                                self._measure(row, servers, baseline)
                 self.rounds = number
 
     @contextmanager
     def _servers(self, settings: Mapping[str, str]) -> Iterator[dict[str, Server]]:
-        """New processes of the service, after some use."""
+        """Yield new processes of the service, after some use."""
         with ExitStack() as stack:
             servers = {}
             for catalog in self.catalogs:
@@ -62,21 +66,21 @@ class Comparison:
         for name, server in servers.items():
             headers[name] = row.headers | (validator(row, server) if row.revalidates else {})
             if not row.cold:
-                # They fill the cache.
+                # These requests fill the cache before anything is measured.
                 distinct = list(dict.fromkeys(row.requests))[:WARM_UP_REQUESTS]
                 measure(server, distinct, CONNECTIONS, headers[name])
         for number in range(min(SLICES, len(row.requests))):
             part = row.requests[number::SLICES]
             turns = [(name, server, part) for name, server in servers.items()]
             turns.append((BASELINE, baseline, constant))
-            # In random order, because a turn can depend on the one before it.
+            # The order is random because a turn can depend on the one before it.
             for name, server, sent in workload.shuffled(turns, self.rng):
                 sample = measure(server, sent, CONNECTIONS, headers[name])
                 self.samples[row.key][name].append(sample)
 
 
 def validator(row: Row, server: Server) -> dict[str, str]:
-    """The header that makes the server respond with 304."""
+    """Return the header that makes the server respond with 304."""
     _, headers, _ = fetch(server.url, *row.requests[0])
     validator = {"If-None-Match": headers["ETag"]}
     status, _, _ = fetch(server.url, *row.requests[0], validator)

@@ -28,7 +28,7 @@ QUICK_END, ROWS_END, FLOOD_END, GROWTH_END = 45, 200, 225, 540
 # The large catalog needs the time of this many imports of the usual one: to be generated and
 # imported, and for a round.
 LARGE_IMPORTS = 18
-# In seconds, in case something hangs; every part ends long before.
+# Seconds until a part that hangs is ended; every part is much shorter.
 TIMEOUT = 15 * 60
 
 

@@ -43,7 +43,7 @@ DAY = 86_400.0
 
 
 def document(number: int) -> Json:
-    """The document of a widget."""
+    """Return the document of a widget."""
     rng = Random(1_000_003 * (number + 1))
     created = FIRST_DAY + rng.random() * 900 * DAY
     scope, title = _scope(rng, number), _title(rng)
@@ -64,7 +64,7 @@ def document(number: int) -> Json:
 
 
 def documents(count: int) -> Iterator[Json]:
-    """The catalog of this size; a smaller catalog is the beginning of a larger one."""
+    """Yield the catalog of this size; a smaller catalog is the beginning of a larger one."""
     return map(document, range(count))
 
 

@@ -1,9 +1,11 @@
 """Load on a server of this machine: requests over several connections at once, in one thread."""
 
+import resource
 import selectors
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -12,8 +14,12 @@ from bench.workload import Request
 
 TIMEOUT = 60  # seconds for all requests of one load
 RECEIVE_BYTES = 256 * 1024
-# Another address of the loopback interface: a client that the server tells from the usual one.
+# Another address of the loopback interface, so that the server sees another client.
 OTHER_CLIENT = "127.0.0.2"
+# A server limits the connections of one client, so idle ones come from several addresses.
+IDLE_PER_CLIENT = 100
+# The maximum number of files that a run without idle connections opens.
+USUAL_FILES = 500
 
 
 class LoadError(Exception):
@@ -60,12 +66,41 @@ def measure_latencies(
 def measure_under_flood(
     server: Server, requests: Sequence[Request], flood: Iterable[Request], connections: int
 ) -> list[float]:
-    """Seconds that each request of one client takes, while another one floods the server."""
+    """Return the seconds that each request of one client takes while another floods the server."""
     waves = _encoded(flood, {})
     flooding = [Connection(server.url, waves, may_fail=True) for _ in range(connections)]
     judge = Connection(server.url, _encoded(requests, {}), OTHER_CLIENT)
     _exchange([*flooding, judge], [judge])
     return judge.latencies
+
+
+@contextmanager
+def idle_connections(server: Server, count: int) -> Iterator[None]:
+    """Keep this many connections open in the block, each after a response."""
+    allow_open_files(count)
+    request = [Request("GET", "/api/version")]
+    with ExitStack() as stack:
+        opened = [
+            Connection(
+                server.url, _encoded(request, {}), f"127.0.1.{1 + number // IDLE_PER_CLIENT}"
+            )
+            for number in range(count)
+        ]
+        for each in opened:
+            stack.callback(each.socket.close)
+            each.send_next()
+            while not each.receive():
+                pass
+        server.settle()
+        yield
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process open that many files more than usual."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = USUAL_FILES + 2 * count
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _encoded(requests: Iterable[Request], headers: Mapping[str, str]) -> Iterator[bytes]:

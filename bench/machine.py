@@ -19,7 +19,7 @@ def commit() -> str:
 
 
 def describe() -> str:
-    """Processor, cores, memory, system, disk and versions."""
+    """Return the processor, cores, memory, system, disk and versions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = " ".join(f"{name} {version(name)}," for name in ("flask", "waitress", "werkzeug"))
     return (
@@ -40,7 +40,7 @@ def find_doubts(commit: str, load: float) -> list[str]:
 
 
 def _file_system() -> str:
-    """The file system of the databases, and the disk that it is on."""
+    """Return the file system of the databases, and the disk that it is on."""
     columns = ["--noheadings", "--output=FSTYPE,SOURCE", f"--target={ROOT}"]
     return " on ".join(_output(["findmnt", *columns]).split())
 
@@ -52,7 +52,7 @@ def _processor() -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    """Standard output of a command; empty if the command does not exist."""
+    """Return the standard output of a command; empty if the command does not exist."""
     try:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20)
     except OSError:

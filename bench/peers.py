@@ -65,14 +65,14 @@ def measure(server: Server, requests: Sequence[Request], *, once: bool) -> Figur
 
 
 def milliseconds(text: str) -> float:
-    """The milliseconds of a time as wrk prints it, such as 1.50ms or 900.00us."""
+    """Return the milliseconds of a time as wrk prints it, such as 1.50ms or 900.00us."""
     number, unit = re.fullmatch(r"([0-9.]+)([a-z]+)", text).groups()  # type: ignore[union-attr]
     return float(number) * {"us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}[unit]
 
 
 @contextmanager
 def verdaccio() -> Iterator[Server | None]:
-    """Verdaccio with packages of five versions; None if npm cannot install it."""
+    """Yield Verdaccio with packages of five versions; None if npm cannot install it."""
     folder = WORK / "verdaccio"
     folder.mkdir(exist_ok=True)
     (folder / "package.json").write_text('{"overrides": {"node-fetch": "2.6.7"}}')
@@ -103,7 +103,7 @@ def verdaccio() -> Iterator[Server | None]:
 
 
 def package(name: str) -> dict[str, object]:
-    """The stored metadata of a package with five versions."""
+    """Return the stored metadata of a package with five versions."""
     numbers = [f"1.{minor}.0" for minor in range(5)]
     versions = {
         number: {
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def page(rows: Sequence[tuple[str, str, Figures]]) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     client = "wrk, one thread" if shutil.which("wrk") else "a client in Python"
     lines = [
         "# Compared with other servers",

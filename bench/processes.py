@@ -25,7 +25,7 @@ class StartError(Exception):
 
 
 def settings(database: Path, port: int = 0) -> dict[str, str]:
-    """The environment of the service on this database, and of its commands."""
+    """Return the environment of the service on this database, and of its commands."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -85,13 +85,13 @@ class Server:
         raise StartError(f"{self.name} does not respond. {output}")
 
     def memory(self) -> int:
-        """Resident memory in bytes."""
+        """Return the resident memory in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
         return int(line.split()[1]) * 1024
 
     def cpu_seconds(self) -> float:
-        """CPU time of all threads since the start."""
+        """Return the CPU time of all threads since the start."""
         # The clock that clock_getcpuclockid(3) returns on Linux counts nanoseconds; /proc counts
         # hundredths of a second.
         return time.clock_gettime(~self.pid << 3 | 2)
@@ -141,14 +141,14 @@ def create_database(directory: Path, database: Path) -> None:
 def start_service(
     name: str, directory: Path, database: Path, more_settings: Mapping[str, str]
 ) -> Server:
-    """The service that stands in the directory."""
+    """Return the service that stands in the directory."""
     port = free_port()
     environment = {**settings(database, port), **more_settings}
     return Server(name, [sys.executable, "app.py"], port, SEARCH, directory, environment)
 
 
 def start_baseline() -> Server:
-    """The baseline, on an empty database of its own."""
+    """Return the baseline, on an empty database of its own."""
     database, port = WORK / "baseline.db", free_port()
     create_database(ROOT, database)
     command = [sys.executable, "-m", "flask", "--app", "bench.baseline", "serve"]
@@ -164,7 +164,7 @@ def free_port() -> int:
 def fetch(
     url: str, method: str, path: str, headers: Mapping[str, str] | None = None
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
-    """Status, headers and body of one response."""
+    """Return the status, headers and body of one response."""
     address = urlsplit(url)
     host, port = address.hostname or "", address.port
     with closing(http.client.HTTPConnection(host, port, timeout=30)) as connection:

@@ -62,7 +62,7 @@ def rate(samples: Sequence[Sample]) -> float:
 
 
 def rate_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """The median of the ratios of each turn: a disturbance affects both sides of a turn."""
+    """Return the median of the ratios of each turn: a disturbance affects both sides of a turn."""
     return median(each.rate / other.rate for each, other in zip(samples, others, strict=True))
 
 
@@ -72,7 +72,7 @@ def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
 
 
 def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
-    """The rows compared with the baseline, or without targets with another commit."""
+    """Return the rows compared with the baseline, or without targets with another commit."""
     lines = []
     for row in comparison.rows:
         current, others = (comparison.samples[row.key][name] for name in (CURRENT.name, other))
@@ -83,13 +83,18 @@ def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
             goal, met = f"≥ {row.min_rate}/s", rate(current) >= row.min_rate
         elif limit and other == BASELINE:
             goal, met = f"< {limit} ms CPU", cpu(current) < limit * 1e3
+        elif row.max_cpu_ratio and row.compared_with in comparison.samples:
+            base = comparison.samples[row.compared_with][CURRENT.name]
+            growth = cpu(current) / cpu(base)
+            goal = f"≤ {row.max_cpu_ratio:.1f} × CPU of {row.compared_with} ({growth:.2f})"
+            met = growth <= row.max_cpu_ratio
         figures = (f"{ratio:.2f}", f"{cpu_ratio(current, others):.2f}")
         lines.append(Line(row.title, (*_cpu_and_rate(current), *figures), goal, met))
     return lines
 
 
 def constant_lines(comparison: Comparison) -> list[Line]:
-    """The baselines, by their size."""
+    """Return the baselines, by their size."""
     baselines: dict[int, list[Sample]] = {}
     for row in comparison.rows:
         samples = comparison.samples[row.key][BASELINE]
@@ -132,7 +137,7 @@ def growth_lines(table: Sequence[Growth]) -> list[Line]:
 
 
 def catalog_lines(catalogs: Sequence[Catalog]) -> list[Line]:
-    """One line for each property, with one figure for each catalog."""
+    """Return one line for each property, with one figure for each catalog."""
     by_size = {each.widgets: each for each in catalogs if each.checkout == CURRENT}
 
     def figures(text: Callable[[Catalog], str]) -> tuple[str, ...]:
@@ -164,7 +169,7 @@ def catalog_lines(catalogs: Sequence[Catalog]) -> list[Line]:
 
 
 def page(results: Results) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     comparison, catalogs = results.comparison, results.catalogs
     columns = ("CPU µs", "requests/s", "ratio", "CPU ratio")
     parts = ["# Results of the benchmark", _introduction(results)]
@@ -230,7 +235,7 @@ def missed_targets(results: Results) -> list[str]:
 
 
 def _table(head: tuple[str, ...], lines: Sequence[Line], corner: str = "") -> str:
-    """A Markdown table with aligned columns."""
+    """Return a Markdown table with aligned columns."""
     rows = [(corner, *head, "target", "met"), *(line.cells() for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = [f"{'-' * (width - 1)}{':' if at else '-'}" for at, width in enumerate(widths)]

@@ -9,7 +9,7 @@ STARTED = time.perf_counter()
 
 
 def elapsed() -> float:
-    """Seconds since the start of the run."""
+    """Return the seconds since the start of the run."""
     return time.perf_counter() - STARTED
 
 
@@ -19,7 +19,7 @@ def log(line: str) -> None:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Round numbers from 1, while another round as long as the last one ends in time."""
+    """Return round numbers from 1, while another round as long as the last one ends in time."""
 
     part: str
     maximum: int

@@ -63,7 +63,7 @@ _CUMULATIVE = tuple(accumulate(1 / (rank + 3.7) for rank in range(SIZE)))
 
 
 def some_words(rng: Random, count: int, first_rank: int = 0) -> list[str]:
-    """Words drawn by the frequency of their rank, none of a lower rank than the first."""
+    """Return words drawn by the frequency of their rank, none of a lower rank than the first."""
     low = _CUMULATIVE[first_rank - 1] if first_rank else 0.0
     span = _CUMULATIVE[-1] - low
     return [WORDS[bisect(_CUMULATIVE, low + rng.random() * span)] for _ in range(count)]

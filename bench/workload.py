@@ -8,19 +8,24 @@ from itertools import accumulate, count, cycle, islice, product
 from random import Random
 from string import ascii_lowercase
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from bench.generate import FIXED_SCOPE, LONG_HISTORY, document
 from bench.words import EVERYWHERE, WORDS, Item, pick
 
 SEARCH = "/api/v1/widgets/search"
 UPDATES = "/api/v1/widgets/updates"
+IMPORT_MAP = "/api/v1/widgets/importmap"
+# Half of the widgets have a version before this day and one after it.
+MIDDLE = "2021-06-01"
+MONTHS, DAYS = range(1, 13), range(1, 29)
 REGISTRY = f"/api/widgets/{FIXED_SCOPE}/registry.json"
 # Bytes of a page of 20 search results, and of a registry of 200 widgets.
 BASELINE_SIZES = PAGE_BYTES, REGISTRY_BYTES = 20_000, 800_000
 CONNECTIONS = 8
+IDLE_CONNECTIONS = 700
 REQUESTS = 800
-# In rows that take several milliseconds per request.
+# The number of requests in rows that take several milliseconds per request.
 SLOW_REQUESTS = 40
 EARLIER_QUERIES = 500
 USUAL_QUERIES = 2000
@@ -39,7 +44,7 @@ class Request(NamedTuple):
 
 
 def constant_path(size: int) -> str:
-    """Path of a constant response; reads below /api/ run on the I/O thread."""
+    """Return the path of a constant response; reads below /api/ run on the I/O thread."""
     return f"/api/constant/{size}"
 
 
@@ -50,10 +55,10 @@ class Row:
     key: str
     title: str
     requests: Sequence[Request]
-    # The minimum of: rate of this row / rate of the baseline.
+    # The minimum ratio of this row's rate to the baseline's rate.
     target: float | None = None
     cold: bool = False
-    # The minimum of requests per second.
+    # The minimum number of requests per second.
     min_rate: int | None = None
     # The maximum CPU time of a request, for pages, which do more than a constant response.
     max_milliseconds: int | None = None
@@ -62,10 +67,15 @@ class Row:
     # Send the ETag of the response in If-None-Match.
     revalidates: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    # How many other connections stay idle meanwhile.
+    idle_connections: int = 0
+    # The maximum of: CPU time of this row / CPU time of the row with this key.
+    max_cpu_ratio: float | None = None
+    compared_with: str = ""
 
 
 def rows(widgets: int) -> list[Row]:
-    """Every row, for a catalog of this size."""
+    """Return every row, for a catalog of this size."""
     plain, registry = [Request("GET", SEARCH)], [Request("GET", REGISTRY)]
     hot, details, installs = hot_searches(), details_of(widgets), installs_of(widgets)
     words = cold_queries()
@@ -78,9 +88,13 @@ def rows(widgets: int) -> list[Row]:
     return [
         Row("search", "search, no q", repeated(plain), 1.4),
         Row("hot", "search, q, hot", hot, 1.4),
+        idle_row(hot),
         Row("metrics", "search, q, hot, metrics on", hot, settings=metrics),
         Row("cold", "search, q, cold", searches(words), 0.30, cold=True),
         Row("compatible", "search, q + compatSdk, cold", compatible, 0.22, cold=True),
+        cold_row("stable", "search, q + stable, cold", searches(words, stable="true")),
+        cold_row("before", "search, q + before, cold", searches(words, before=MIDDLE)),
+        cold_row("before-updated", "search, sort=updated + before, cold", by_update()),
         Row("two-letters", "search, two letters, cold", searches(two_letters()), cold=True),
         Row("detail", "detail, random", repeated(details), 0.5),
         Row("detail-hot", "detail, 60 versions, hot", repeated([history]), 1.4),
@@ -88,18 +102,50 @@ def rows(widgets: int) -> list[Row]:
         Row("gzip", "registry, 200 widgets, hot, gzip", repeated(registry), headers=gzip, **large),
         Row("304", "registry, 304", repeated(registry), 1.4, revalidates=True),
         Row("updates", "updates of 20 widgets, cold", updates_of(widgets), cold=True, min_rate=400),
+        import_map_row(widgets),
         Row("post", "POST, durable", repeated(installs), 0.30),
         Row("mix", "97 % reads, 3 % installs", mix(hot, details, installs), 0.8),
-        Row("browse", "browse page, 24 cards", browse_pages(), max_milliseconds=15),
+        Row("browse", "browse page, 20 cards", browse_pages(), max_milliseconds=15),
         Row("page", "page of a widget, 60 versions", pages, max_milliseconds=20),
     ]
+
+
+def cold_row(key: str, title: str, requests: Sequence[Request]) -> Row:
+    """Return the row of a search that may take 1.5 times as long as that of the row cold."""
+    return Row(key, title, requests, cold=True, max_cpu_ratio=1.5, compared_with="cold")
+
+
+def import_map_row(widgets: int) -> Row:
+    """Return the row of import maps of the widgets of the row updates, at least as fast."""
+    return Row(
+        "import-map",
+        "import map of 20 widgets, cold",
+        import_maps_of(widgets),
+        cold=True,
+        max_cpu_ratio=1.0,
+        compared_with="updates",
+    )
+
+
+def idle_row(hot: Sequence[Request]) -> Row:
+    """Return the row with the searches of the row hot beside many idle connections."""
+    return Row(
+        "idle",
+        f"search, q, hot, {IDLE_CONNECTIONS} idle connections",
+        hot,
+        # The server must not close them while the row is measured.
+        settings={"CATALOG_IDLE_TIMEOUT": "3600"},
+        idle_connections=IDLE_CONNECTIONS,
+        max_cpu_ratio=1.2,
+        compared_with="hot",
+    )
 
 
 QUICK_ROWS = ("cold", "hot", "detail", "304", "post")
 
 
 def growth_rows(widgets: int) -> list[Row]:
-    """The rows that are measured at every size."""
+    """Return the rows that are measured at every size."""
     return [
         Row("cold", "search, q, cold", searches(cold_queries()[:300])),
         Row("everywhere", "search, a word in every widget, cold", everywhere()),
@@ -110,7 +156,7 @@ def growth_rows(widgets: int) -> list[Row]:
 
 
 def slow_requests(widgets: int) -> Iterator[Request]:
-    """Requests without end, none of which repeats: long lists of updates, and two letters."""
+    """Yield requests without end, none of which repeats: long lists of updates, and two letters."""
     installed = [("installed", oldest_of(number)) for number in range(min(widgets, 100))]
     for number, letters in zip(count(1), cycle(two_letters()), strict=False):
         query = urlencode([("compatSdk", f"1.4.{number}"), *installed])
@@ -119,13 +165,13 @@ def slow_requests(widgets: int) -> Iterator[Request]:
 
 
 def warm_up() -> list[Request]:
-    """Requests that make every thread of a new process open its database connection."""
+    """Return requests that make every thread of a new process open its database connection."""
     return [*(detail_of(number) for number in range(40)), *[Request("GET", SEARCH)] * 40]
 
 
 @cache
 def earlier_use() -> list[Request]:
-    """Searches of a process that has been in use; none of them is measured."""
+    """Return searches of a process that has been in use; none of them is measured."""
     prefixes = [query[:-1] for query in usual_queries() if _long_enough(query[:-1])]
     others = [query for query in dict.fromkeys(prefixes) if query not in usual_queries()]
     with_sdk = [{}, *({"compatSdk": sdk} for sdk in SDKS)]
@@ -139,7 +185,7 @@ def cold_queries() -> list[str]:
 
 @cache
 def usual_queries() -> list[str]:
-    """Words of usual frequency, some of them incomplete, and some names of two words."""
+    """Return words of usual frequency, some of them incomplete, and some names of two words."""
     rng = Random(3)
     titles = (document(number)["widget"]["displayName"] for number in range(1000))
     queries = [title for title in titles if len(title.split()) == 2 and _long_enough(title)]
@@ -157,26 +203,26 @@ def _long_enough(query: str) -> bool:
 
 
 def hot_searches() -> list[Request]:
-    """Searches with few distinct queries, some of them much more frequent than others."""
+    """Return searches with few distinct queries, some of them much more frequent than others."""
     queries = [word for word in WORDS[60:] if _long_enough(word)][:HOT_QUERIES]
     weights = list(accumulate(1 / rank for rank in range(1, HOT_QUERIES + 1)))
     return searches(Random(4).choices(queries, cum_weights=weights, k=REQUESTS))
 
 
 def two_letters() -> list[str]:
-    """Pairs of letters that are adjacent in some word."""
+    """Return pairs of letters that are adjacent in some word."""
     adjacent = {folded(word)[at : at + 2] for word in WORDS[:2000] for at in range(len(word) - 1)}
     pairs = {first + second for first, second in product(ascii_lowercase, ascii_lowercase)}
     return shuffled(sorted(adjacent & pairs), Random(5))[:SLOW_REQUESTS]
 
 
 def everywhere() -> list[Request]:
-    """The word that is in every widget, page by page, so that no request is repeated."""
+    """Return the word that is in every widget, page by page, so that no request is repeated."""
     return [searches([EVERYWHERE], page=str(page))[0] for page in range(1, 11)]
 
 
 def browse_pages() -> list[Request]:
-    """Half of them with words, each sent once, the others with filters and orders."""
+    """Return pages: half of them for words, each sent once, the others with filters and orders."""
     filters: list[dict[str, str]] = [
         {},
         {"sort": "updated"},
@@ -192,7 +238,7 @@ def browse_pages() -> list[Request]:
 
 
 def details_of(widgets: int) -> list[Request]:
-    """Widgets in random order, without the one that has a long history."""
+    """Return widgets in random order, without the one that has a long history."""
     numbers = [number for number in range(widgets) if number != LONG_HISTORY]
     return [detail_of(number) for number in shuffled(numbers, Random(6))[:5000]]
 
@@ -205,7 +251,7 @@ def detail_of(number: int) -> Request:
 
 @cache
 def updates_of(widgets: int) -> list[Request]:
-    """Requests with the oldest versions of random widgets, each with others."""
+    """Return requests with the oldest versions of random widgets, each with others."""
     rng = Random(10)
     numbers = range(min(widgets, INSTALLED_FROM))
     requests = []
@@ -215,6 +261,25 @@ def updates_of(widgets: int) -> list[Request]:
         sdk = SDKS[index % len(SDKS)]
         requests.append(Request("GET", f"{UPDATES}?{urlencode([('compatSdk', sdk), *query])}"))
     return requests
+
+
+def import_maps_of(widgets: int) -> list[Request]:
+    """Return requests for the same widgets and SDKs as updates_of()."""
+    requests = []
+    for each in updates_of(widgets):
+        (_, sdk), *installed = parse_qsl(urlsplit(each.path).query)
+        query = [("widget", value.rpartition("@")[0]) for _, value in installed]
+        path = f"{IMPORT_MAP}?{urlencode([('compatSdk', sdk), *query])}"
+        requests.append(Request("GET", path))
+    return requests
+
+
+def by_update() -> list[Request]:
+    """Return the first page of all widgets by their last update, as of many days."""
+    days = (
+        f"20{year}-{month:02}-{day:02}" for year in (20, 21) for month in MONTHS for day in DAYS
+    )
+    return [Request("GET", f"{SEARCH}?sort=updated&before={day}") for day in days]
 
 
 @cache
@@ -231,7 +296,7 @@ def installs_of(widgets: int) -> list[Request]:
 def mix(
     hot: Sequence[Request], details: Sequence[Request], installs: Sequence[Request]
 ) -> list[Request]:
-    """60% searches with q, 12% without, 25% details and 3% installs."""
+    """Return 60% searches with q, 12% without, 25% details and 3% installs."""
     rng = Random(7)
     kinds: list[Sequence[Request]] = (
         [hot] * 60 + [[Request("GET", SEARCH)]] * 12 + [details] * 25 + [installs] * 3
@@ -248,7 +313,7 @@ def repeated(requests: Sequence[Request]) -> list[Request]:
 
 
 def folded(text: str) -> str:
-    """The text as a search compares it: without case and accents."""
+    """Return the text as a search compares it: without case and accents."""
     letters = unicodedata.normalize("NFKD", text)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
 

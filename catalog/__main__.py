@@ -8,8 +8,8 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 
 from . import __version__
 from .commands import COMMANDS
-from .commands.base import SETTINGS
-from .server_option import server_options
+from .commands.base import Command
+from .commands.common_options import common_options
 
 PROGRAM = "widget-catalog"
 # click completes a command line in a process that has this variable.
@@ -22,7 +22,7 @@ SHELLS: dict[str, type[ShellComplete]] = {
 # Commands that are in no section are listed last.
 SECTIONS = {
     "Serve": ["serve", "health"],
-    "Publish and moderate": [
+    "Publish": [
         "publish",
         "yank",
         "unyank",
@@ -34,8 +34,8 @@ SECTIONS = {
         "describe",
         "delete",
     ],
-    "Look": ["list", "show", "outdated", "stats", "log"],
-    "Data": [
+    "Inspect": ["list", "show", "outdated", "log"],
+    "Maintain": [
         "init",
         "import",
         "export",
@@ -50,7 +50,7 @@ SECTIONS = {
         "cluster",
     ],
     "Mirror": ["mirror"],
-    "Publish over HTTP": ["token", "login", "logout", "whoami"],
+    "Access": ["token", "trust", "login", "logout", "whoami"],
 }
 
 
@@ -69,24 +69,11 @@ class CatalogGroup(click.Group):
                 )
 
 
-def _store_database(context: click.Context, option: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        context.meta[SETTINGS] = {"DATABASE": path}
-
-
 @click.group(
     cls=CatalogGroup,
     commands=dict(COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=server_options(),
-)
-@click.option(
-    "--database",
-    type=click.Path(),
-    metavar="PATH",
-    expose_value=False,
-    callback=_store_database,
-    help="The SQLite file. Default: the variable CATALOG_DATABASE, else catalog.db.",
+    params=common_options(),
 )
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 def cli() -> None:
@@ -96,7 +83,14 @@ def cli() -> None:
     """
 
 
-@cli.command("completion")
+class CompletionCommand(Command):
+    """A command that needs no catalog, so that it ignores the name of a service."""
+
+    def reject_server(self, context: click.Context) -> None:
+        pass
+
+
+@cli.command("completion", cls=CompletionCommand)
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script for completion in a shell.

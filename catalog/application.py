@@ -8,8 +8,10 @@ from typing import Any, cast
 from flask import Flask, Request, Response, current_app, g, jsonify, request
 from flask.globals import request_ctx
 from flask.json.provider import DefaultJSONProvider
+from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import (
     BadRequest,
+    GatewayTimeout,
     HTTPException,
     InternalServerError,
     MethodNotAllowed,
@@ -18,33 +20,42 @@ from werkzeug.exceptions import (
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
-from . import ENDPOINT, V1_PREFIX
+from . import CORS_HEADERS, ENDPOINT, V1_PREFIX
+from .api.compression import encode_response
 
 # These modules add their routes to the blueprint internal.
-from .api import session, versions, widgets  # noqa: F401
-from .api.authentication import FailedAttempts
-from .api.compression import encode_response
-from .api.internal import internal
+from .api.internal import id_tokens, session, versions, widgets  # noqa: F401
+from .api.internal.authentication import FailedAttempts
+from .api.internal.blueprint import internal, require_token
 from .api.operations import operations
 from .api.registry import registry
 from .api.response_cache import RENDERED, ResponseCache
-from .api.v1 import v1
+from .api.trusted_proxy import TrustedProxy
+
+# These modules add their routes to the blueprint v1.
+from .api.v1 import details, lists, stored_files  # noqa: F401
+from .api.v1.blueprint import limit_body, v1
+from .domain.messages import quoted
 from .opening import Files, open_files
-from .serving.proxies import TrustedProxy
 from .store.connection.database import Database
 from .store.connection.deadlines import Deadline
-from .store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
-from .store.read.search_params import ParameterError
-from .text import quoted
+from .store.connection.sqlite import (
+    DatabaseError,
+    DeadlineExceeded,
+    OutcomeUnknownError,
+    is_file_error,
+)
+from .store.read.parameters import ParameterError
+from .system.issuer_keys import IssuerKeys
 
 # These modules add their routes to the blueprint pages.
-from .web import browse, compare, docs, feed, updates, widget_pages  # noqa: F401
-from .web.pages import error_page, pages
+from .web import browse, compare, compare_widgets, docs, feed, updates, widget_pages  # noqa: F401
+from .web.pages import error_page, pages, redirect_from_slash
 from .web.static_files import static_files
 
-# For the response that says that a request took too long.
+# Seconds for the response that says that a request took too long.
 ERROR_SECONDS = 1
-# In place of Werkzeug's default descriptions.
+# These sentences replace Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
     NotFound.description: "There is nothing at this address.",
     InternalServerError.description: "Internal server error.",
@@ -146,6 +157,7 @@ def make_service(files: Files) -> Flask:
     app.jinja_options = {**app.jinja_options, "lstrip_blocks": True}
 
     app.extensions["failed_attempts"] = FailedAttempts()
+    app.extensions["issuer_keys"] = IssuerKeys()
     app.extensions["database"] = database = files.database
     app.extensions["bundles"] = files.bundles
     for blueprint in (v1, registry, operations, internal, pages, static_files):
@@ -154,14 +166,25 @@ def make_service(files: Files) -> Flask:
     app.register_error_handler(ParameterError, parameter_error_response)
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
+    app.before_request(check_request)
     app.after_request(complete_response)
-    app.teardown_request(end_reads)
     cache = ResponseCache(app.wsgi_app, database, app.config["PUBLIC_URL"])
     app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
-    if any(proxies):
+    if proxies:
         app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
+
+
+def check_request() -> BaseResponse | None:
+    """Run the check of the path's family: public API, internal API or pages."""
+    path = request_ctx.request.path
+    if path.startswith(V1_PREFIX):
+        limit_body()
+        return None
+    if path.startswith("/api/"):
+        return None if path.startswith("/api/v1/") else require_token()
+    return redirect_from_slash()
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -184,8 +207,7 @@ def error_response(error: HTTPException) -> Response:
         response.headers["X-Request-Id"] = request_id
     if request.path.startswith(V1_PREFIX):
         # flask-cors sees only the paths of routes.
-        response.headers["Access-Control-Allow-Origin"] = "*"
-        response.headers["Cache-Control"] = "no-cache"
+        response.headers.update({**CORS_HEADERS, "Cache-Control": "no-cache"})
     if request.path.startswith("/api/"):
         response.data = jsonify(error=message).data
         response.mimetype = "application/json"
@@ -201,11 +223,13 @@ def parameter_error_response(error: ParameterError) -> Response:
 
 
 def database_error_response(error: Exception) -> Response:
-    """Return 503 if the file is the cause, so that a retry may succeed; else raise the error."""
+    """Return 503 if a retry may succeed, and 504 if a write may have been done; else raise."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]
     database.log_error("The database cannot be used", error)
+    if isinstance(error, OutcomeUnknownError):
+        return error_response(GatewayTimeout("It is not known whether the change was made."))
     return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 
 
@@ -215,12 +239,3 @@ def complete_response(response: Response) -> Response:
     if RENDERED not in request.environ:
         encode_response(response)
     return response
-
-
-def end_reads(error: BaseException | None) -> None:
-    """End the reads of the request.
-
-    Flask's frame refers to the error of one that failed or was aborted, so only the garbage
-    collector would free its cursors. Until then, the thread would read old data.
-    """
-    current_app.extensions["database"].end_reads()

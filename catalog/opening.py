@@ -1,13 +1,20 @@
-"""What the service and every command need: settings, the database, and the held bundles."""
+"""What the service and every command need: settings, the database, and the stored bundles."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .settings import DEFAULTS, environment_settings, parse_settings, warn_of_unknown_settings
-from .store.bundles import Bundles
+from .settings import (
+    DEFAULTS,
+    SettingError,
+    environment_settings,
+    parse_settings,
+    warn_of_unknown_settings,
+)
+from .store.bundles.bundles import Bundles
 from .store.connection.database import Database
+from .system.paths import path_text
 
 
 class Files(NamedTuple):
@@ -27,16 +34,39 @@ def open_files(given: Mapping[str, object]) -> Files:
     config: dict[str, Any] = {**DEFAULTS, **environment_settings(os.environ), **given}
     parse_settings(config)
     database = open_database(config)
-    # Each database has its own directory: the command gc removes bundles that it does not name.
-    default_bundles = database.path.with_name(f"{database.path.name}-bundles")
-    return Files(config, database, Bundles(Path(config["BUNDLES"] or default_bundles)))
+    return Files(config, database, Bundles(Path(config["BUNDLES"] or default_bundles(database))))
+
+
+def default_bundles(database: Database) -> Path:
+    """Return the directory of bundles beside the database file; raise SettingError.
+
+    Each database has its own directory: the command gc removes bundles that it does not name. The
+    directory is the same through every link to the file.
+    """
+    path, real_path = database.path, database.real_path
+    if os.path.isdir(path):
+        raise SettingError(
+            f"CATALOG_DATABASE must name a file, and {database.name} is a directory."
+        )
+    directory = real_path.with_name(f"{real_path.name}-bundles")
+    # Release 1.0.0 used a directory beside the link.
+    old = path.with_name(f"{path.name}-bundles")
+    if os.path.realpath(old) == str(directory):
+        # Messages show the path as the operator wrote it.
+        return old
+    if os.path.isdir(old) and not os.path.exists(directory):
+        raise SettingError(
+            f"{database.name} is a link, so its bundles belong in {path_text(directory)}. Move "
+            f"{path_text(old)} to that place, or set CATALOG_BUNDLES."
+        )
+    return directory
 
 
 def open_database(config: Mapping[str, Any]) -> Database:
     """Return the database that the settings describe: a file, or the cluster that owns it."""
     if not config["RQLITE"]:
         return Database(config["DATABASE"])
-    # Only a cluster needs urllib3.
+    # Imported here because only a cluster needs an HTTP client.
     from .store.connection.cluster.cluster import Cluster
     from .store.connection.cluster.rqlite_http import Node
 

@@ -10,19 +10,20 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from . import V1_PREFIX
-from .semver_ranges import is_version
-from .text import NotAllowedError, escape_unprintable
-from .validators import check_http_url, check_url_template
+from .domain.client_addresses import TrustedProxies
+from .domain.messages import NotAllowedError, escape_unprintable
+from .domain.semver_ranges import is_version
+from .domain.validators import check_http_url, check_url_template
 
 # CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
-COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN"}
-# In CATALOG_TRUSTED_PROXY: the clients of Unix sockets, which have no address.
+COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN", "ID_TOKEN"}
+# In CATALOG_TRUSTED_PROXY, this means the clients of Unix sockets, which have no address.
 UNIX = "unix"
 
 logger = logging.getLogger(__name__)
@@ -63,13 +64,6 @@ def parse_required(text: str) -> str:
 def optional(parse: Parse) -> Parse:
     """Accept the empty text too: the setting is not set."""
     return lambda text: parse(text) if text else text
-
-
-class TrustedProxies(NamedTuple):
-    """The networks of trusted proxies, and whether the clients of Unix sockets are trusted."""
-
-    networks: list[IPv4Network | IPv6Network]
-    has_unix: bool
 
 
 def parse_proxies(text: str) -> TrustedProxies:
@@ -185,7 +179,7 @@ SETTINGS = (
     Setting("IDLE_TIMEOUT", "75", whole_number(1, 3600)),
     Setting("STOP_TIMEOUT", "10", whole_number(1, 3600)),
     Setting("TRUSTED_PROXY", "", parse_proxies),
-    Setting("LOG_LEVEL", "info", one_of("info", "warning", "error")),
+    Setting("LOG_LEVEL", "info", one_of("debug", "info", "warning", "error")),
     Setting("LOG_FORMAT", "text", one_of("text", "json")),
     Setting("METRICS", "", optional(parse_address)),
     Setting("MINIMUM_CLI_VERSION", "1.0.0", parse_version),
@@ -255,13 +249,17 @@ def served_url_template(settings: Mapping[str, Any]) -> str:
 
     Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
     """
+    return f"{served_url(settings)}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
+
+
+def served_url(settings: Mapping[str, Any]) -> str:
+    """Return the base URL of the service that has these settings."""
     host, port = settings["HOST"], settings["PORT"]
     if host in WILDCARD_HOSTS:
         host = "localhost"
     if ":" in host:
         host = f"[{host}]"
-    base_url = settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
-    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
+    return settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -23,6 +23,8 @@ SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catal
 # of the project takes the place of one of the service.
 START = f"import sys; sys.path.append(sys.argv.pop(1)); from {SERVICE}.__main__ import main; main()"
 
+CONTROL_TIMEOUT = 60  # seconds
+
 # A JSON Lines file or the SQLite file of a catalog; or widget documents.
 Source = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
@@ -39,7 +41,7 @@ class RequestRecord:
     path: str
     # The first value of each parameter.
     query: dict[str, str]
-    # With names in lower case.
+    # The names are in lower case.
     headers: dict[str, str]
     # None if the connection was closed without a response.
     status: int | None
@@ -49,7 +51,7 @@ class WidgetCatalog:
     """A catalog that `widget-catalog serve --testing` serves, to one test after another.
 
     WIDGET is "scope/name", VERSION is "scope/name@version". Every method raises WidgetCatalogError
-    if the service refuses it, or has ended.
+    if the service cannot do what the method asks for, or has ended.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -65,7 +67,7 @@ class WidgetCatalog:
                 stderr=log,
                 cwd=directory,
                 env={**os.environ, "TMPDIR": str(directory)},
-                # Ctrl+C must not reach it: it ends with the session.
+                # Ctrl+C must not reach the service, which ends with the session.
                 start_new_session=True,
             )
         line = self._process.stdout.readline() if self._process.stdout else b""
@@ -89,15 +91,25 @@ class WidgetCatalog:
         """Publish a version; the first one creates the widget.
 
         Fields have the names of the API, such as displayName, license, publishedAt or isOfficial;
-        sdk is short for sdkVersion. Those not given have valid values. Each version is published a
-        second after the last one.
-        The bundle is stored and served, unless a bundleUrl is given.
+        sdk is short for sdkVersion. Fields that are not given have valid values. Each version is
+        published a second after the last one. The service stores and serves the bundle, unless a
+        bundleUrl is given.
         """
         if isinstance(bundle, bytes):
             fields["bundleBase64"] = base64.b64encode(bundle).decode()
         elif bundle is not None:
             fields["bundle"] = bundle
         self._control("publish", widget=name, version=version, sdk=sdk, **fields)
+
+    def describe(self, widget: str, *, picture: bytes | None = None, **fields: Any) -> None:
+        """Set what people read about a widget, such as its readme, homepage and picture.
+
+        Fields have the names of the API, such as readme, homepage, displayName or description. None
+        removes one, as does an empty picture, which is otherwise PNG, JPEG, WebP or AVIF.
+        """
+        if picture is not None:
+            fields["pictureBase64"] = base64.b64encode(picture).decode()
+        self._control("describe", target=widget, **fields)
 
     def yank(self, version: str, reason: str | None = None) -> None:
         """Withdraw a version."""
@@ -150,8 +162,9 @@ class WidgetCatalog:
     ) -> None:
         """Let the next n requests fail with this status; retry_after is the header Retry-After.
 
-        Here and in the next three, n is 1 unless given, and path and method choose which requests;
-        until="reset", in place of n, means all until the test ends or resets the catalog.
+        The following arguments work the same way in the next three methods. n is 1 by default. path
+        and method restrict which requests are affected. until="reset", in place of n, affects all
+        requests until the test ends or resets the catalog.
         """
         which = {"path": path, "method": method, "until": until}
         self._control("fail", count=n, status=status, retryAfter=retry_after, **which)
@@ -200,18 +213,24 @@ class WidgetCatalog:
 
     def close(self) -> None:
         """End the service, which removes its files; the fixtures do so."""
-        # It ends when its standard input is closed.
+        # The service ends when its standard input is closed.
         self._process.communicate()
 
     def _control(self, action: str, **arguments: Any) -> Any:
         """Send a control request and return its result."""
-        server = http.client.HTTPConnection(self.url.partition("://")[2], timeout=60)
+        address = self.url.partition("://")[2]
+        server = http.client.HTTPConnection(address, timeout=CONTROL_TIMEOUT)
         try:
             with closing(server) as connection:
                 headers = {"Content-Type": "application/json"}
                 connection.request("POST", f"/_testing/{action}", json.dumps(arguments), headers)
                 response = connection.getresponse()
                 result = json.load(response)
+        except TimeoutError:
+            raise WidgetCatalogError(
+                f"The server of widget-catalog did not respond to {action} within "
+                f"{CONTROL_TIMEOUT} seconds."
+            ) from None
         except (ConnectionError, http.client.HTTPException):
             raise self._end_error() from None
         if response.status != http.HTTPStatus.OK:

@@ -28,28 +28,28 @@ def expect_text(locator: "Locator", text: str | re.Pattern[str]) -> None:
     """Wait until the element has exactly this text."""
     from playwright.sync_api import expect
 
-    expect(locator).to_have_text(text, timeout=10_000)
+    expect(locator).to_have_text(text, timeout=60_000)
 
 
 def expect_value(field: "Locator", value: str) -> None:
     """Wait until the field has this value."""
     from playwright.sync_api import expect
 
-    expect(field).to_have_value(value, timeout=10_000)
+    expect(field).to_have_value(value, timeout=60_000)
 
 
 def expect_title(page: "Page", title: str) -> None:
     """Wait until the page has this title."""
     from playwright.sync_api import expect
 
-    expect(page).to_have_title(title, timeout=10_000)
+    expect(page).to_have_title(title, timeout=60_000)
 
 
 def expect_url(page: "Page", url: str) -> None:
     """Wait until the page has this URL."""
     from playwright.sync_api import expect
 
-    expect(page).to_have_url(url, timeout=10_000)
+    expect(page).to_have_url(url, timeout=60_000)
 
 
 @contextmanager

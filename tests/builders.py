@@ -3,8 +3,9 @@
 import hashlib
 import struct
 from typing import Any
+from zlib import compress, crc32
 
-from catalog.documents import Json as Json
+from catalog.domain.documents import Json as Json
 
 
 def document(path: str = "acme/clock", /, *versions: Json, **fields: Any) -> Json:
@@ -33,9 +34,19 @@ def bundled(number: str, content: bytes, **fields: Any) -> Json:
     return version(number, bundleSize=len(content), sha256Hash=sha256, **fields)
 
 
-def png(width: int = 4, height: int = 3, more: bytes = b"") -> bytes:
-    """Return the beginning of a PNG file of this size, and other bytes."""
-    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + more
+def png(width: int = 4, height: int = 3, comment: bytes = b"") -> bytes:
+    """Return a black PNG file of this size, or without its pixels if it is large."""
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    rows = bytes((1 + (width + 7) // 8) * height) if width * height < 1_000_000 else b""
+    chunks = {b"IHDR": header, b"tEXt": b"Comment\0" + comment, b"IDAT": compress(rows)}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        png_chunk(kind, data) for kind, data in {**chunks, b"IEND": b""}.items()
+    )
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG file."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc32(kind + data))
 
 
 def described(picture: bytes) -> Json:

@@ -6,7 +6,7 @@ LINES = {
     "publish": "publish clock.json clock.js --bundle-url https://cdn.example.com/clock.js",
     "yank": "yank acme/clock@1.0.0",
     "unyank": "unyank acme/clock@2.0.0",
-    "deprecate": "deprecate acme/clock@1.0.0 'Please update.'",
+    "deprecate": "deprecate acme/clock@1.0.0 --message 'Please update.'",
     "undeprecate": "undeprecate acme/clock@2.0.0",
     "unlist": "unlist acme/clock",
     "relist": "relist acme/clock",
@@ -16,7 +16,6 @@ LINES = {
     "list": "list clock",
     "show": "show acme/clock",
     "outdated": "outdated installed.txt --sdk 1.4.0",
-    "stats": "stats --json",
     "import": "import more.jsonl",
     "export": "export",
     "check": "check",
@@ -28,5 +27,6 @@ LINES = {
     "unpack": "unpack older.pack --yes",
     "migrate": "migrate",
     "token": "token list",
+    "trust": "trust list",
     "log": "log --json",
 }

@@ -34,15 +34,15 @@ from werkzeug.routing import Map, Rule
 from werkzeug.test import TestResponse
 
 from app import create_app
-from catalog.documents import Document, check_document
-from catalog.files import demo as demo_catalog
-from catalog.files.jsonl import read_catalog
-from catalog.store.bundles import Bundles
+from catalog.domain.documents import Document, check_document
+from catalog.files.jsonl import read_catalog, read_demo
+from catalog.store.bundles.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import connect
 from catalog.store.connection.transaction import Transaction
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write.imports import put_documents
+from catalog.store.write import demo as demo_catalog
+from catalog.store.write import stored_bundles as bundle_writes
+from catalog.store.write.documents import put_documents
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the settings of the environment in which the tests run."""
     for name in [name for name in os.environ if name.startswith(("CATALOG_", "FLASK_"))]:
         monkeypatch.delenv(name)
+    # The tests must not find the passwords of the user who runs them.
+    monkeypatch.setenv("NETRC", os.devnull)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -121,7 +123,7 @@ def putting(documents: Iterable[Document]) -> Callable[[Transaction], None]:
     checked = list(documents)
 
     def put(transaction: Transaction) -> None:
-        put_documents(transaction, checked)
+        put_documents(transaction, checked, sets_counts=True)
 
     return put
 
@@ -227,9 +229,9 @@ def hold(app: Flask, *contents: bytes) -> None:
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
-        versions = [bundle_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
-        stored = [version for version in versions if bundles.holds(version.sha256)]
-        database.transact(lambda transaction: bundle_writes.hold_bundles(transaction, stored))
+        versions = [bundle_writes.StoredBundle(*row) for row in database.reader().execute(VERSIONS)]
+        stored = [version for version in versions if bundles.has(version.sha256)]
+        database.transact(lambda transaction: bundle_writes.register_bundles(transaction, stored))
 
 
 @cache
@@ -237,7 +239,7 @@ def demo_files() -> tuple[bytes, dict[str, bytes]]:
     """Return a database of the demo catalog, and its bundles by their names."""
     with TemporaryDirectory() as folder:
         path, bundles = Path(folder, "demo.db"), Bundles(Path(folder, "bundles"))
-        demo_catalog.create_demo(Database(path), bundles)
+        demo_catalog.create_demo(Database(path), bundles, read_demo())
         return path.read_bytes(), {
             name: bundles.path(name).read_bytes() for name in bundles.hashes()
         }
@@ -369,7 +371,7 @@ class Server:
         self, method: str, path: str, body: bytes | None = None, /, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send one request, its path as it is. In names of headers, _ stands for -."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             fields = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, fields)
@@ -399,7 +401,7 @@ class Server:
     def stop(self) -> int:
         """Send SIGTERM and return the exit code; standard error is then in self.errors."""
         self.process.terminate()
-        _, self.errors = self.process.communicate(timeout=10)
+        _, self.errors = self.process.communicate(timeout=60)
         code: int = self.process.returncode
         return code
 
@@ -439,6 +441,15 @@ def error_message(result: Result) -> str:
     assert isinstance(result.exception, SystemExit), result.exception
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ")
+
+
+def usage_message(result: Result) -> str:
+    """Return the last line of a command that was used wrongly."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stdout) == (2, "")
+    line = result.stderr.splitlines()[-1]
     assert line.startswith("Error: ")
     return line.removeprefix("Error: ")
 
@@ -551,7 +562,7 @@ def limits(tmp_path: Path) -> Limits:
 def tab(browser: "Browser") -> Iterator["Page"]:
     """One tab for all tests with the default settings: a new context takes up to a second."""
     with browser.new_context(ignore_https_errors=True) as context:
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         yield context.new_page()
 
 
@@ -567,7 +578,7 @@ def page(tab: "Page") -> "Page":
 def tab_without_scripts(browser: "Browser") -> Iterator["Page"]:
     """One tab without JavaScript for all tests."""
     with browser.new_context(ignore_https_errors=True, java_script_enabled=False) as context:
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         yield context.new_page()
 
 

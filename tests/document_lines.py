@@ -84,4 +84,5 @@ def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
 def assert_outputs(pairs: list[tuple[str, str]], directory: Path, url: str = URL) -> None:
     """Run the lines; the output of each must be the one shown."""
     lines = [line for line, _ in pairs]
-    assert list(zip(lines, run_lines(lines, directory, url), strict=True)) == pairs
+    printed = list(zip(lines, run_lines(lines, directory, url), strict=True))
+    assert printed == pairs, [each for each in printed if each not in pairs]

@@ -63,7 +63,8 @@ def mirror_summary(app: Flask, url: str, *options: str) -> str:
     """Run widget-catalog mirror, which must succeed, and return its output after the URL."""
     result = run_mirror(app, url, *options)
     assert (result.exit_code, result.stdout) == (0, ""), result.stderr
-    output = re.sub(r"\ARemembered options changed .*\n", "", result.stderr)
+    notes = r"^(Compared with the last run,|Remembered options changed) .*\n"
+    output = re.sub(notes, "", result.stderr, flags=re.MULTILINE)
     return output.removeprefix(f"Mirrored {url}: ").removesuffix("\n")
 
 
@@ -97,3 +98,22 @@ def held_bundle(client: FlaskClient, url: str) -> bytes | None:
     """Return the bundle that is served at a URL, or None."""
     with closing(client.get(url)) as response:
         return response.data if response.status_code == 200 else None
+
+
+def served_content(app: Flask) -> dict[str, Json]:
+    """Return what clients read of each listed widget, with the bytes of bundles and picture.
+
+    URLs of bundles are left out: they are those of the service.
+    """
+    client, found = app.test_client(), {}
+    for path in exported(app):
+        url = f"/api/v1/widgets/{path}"
+        shown = client.get(url)
+        if shown.status_code == 200:
+            content = shown.get_json()
+            for each in content["versions"]:
+                each["bundle"] = held_bundle(client, each.pop("bundleUrl"))
+            content["about"] = client.get(f"{url}/about").get_json()
+            content["picture"] = held_bundle(client, f"{url}/picture")
+            found[path] = content
+    return found

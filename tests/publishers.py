@@ -7,6 +7,7 @@ from typing import Any
 from builders import Json
 from flask import Flask
 
+from catalog.domain.permissions import Access
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Actor
 from catalog.store.write import tokens
@@ -46,10 +47,12 @@ def create_token(
     scopes: tuple[str, ...] = ("acme",),
     permissions: tuple[str, ...] = ("publish", "yank", "describe"),
     lifetime: timedelta | None = timedelta(days=1),
+    widgets: tuple[str, ...] = (),
 ) -> str:
     """Create a token, and return its text."""
     database = target if isinstance(target, Database) else target.extensions["database"]
-    _, text = tokens.create_token(database, OPERATOR, name, scopes, permissions, lifetime)
+    access = Access(permissions, scopes, widgets)
+    _, text = tokens.create_token(database, OPERATOR, name, access, lifetime)
     return text
 
 

@@ -22,9 +22,14 @@ from programs import find_program
 DEPLOY = ROOT / "deploy"
 HOST = "widgets.example"
 PREFIX = "/catalog"
-MAIN, CACHE = "widget-catalog.conf", ("cache.conf", "cache-locations.conf")
+MAIN, CACHE = "widget-catalog.conf", ("widget-catalog-cache.conf", "cache-locations.conf")
 # Replaced in every file of nginx: three installs in a burst, and a validity that no test outlasts.
-TEST_LIMITS = {"rate=1r/s": "rate=1r/m", "burst=60": "burst=2"}
+TEST_LIMITS = {
+    "rate=1r/s": "rate=1r/m",
+    "burst=60": "burst=2",
+    "client_header_timeout 10s": "client_header_timeout 1s",
+    "widget_catalog_connections 200": "widget_catalog_connections 20",
+}
 TEST_VALIDITY = {"200 404 60s;": "200 404 1h;", "200 404 1s;": "200 404 1h;"}
 # Tests send another address of the client with this header.
 CLIENT_ADDRESS = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
@@ -71,7 +76,7 @@ class Proxy(NamedTuple):
     ) -> ProxyResponse:
         """Send one request, its path below the prefix. In names of headers, _ stands for -."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=10, context=trusting(self.certificate)
+            "127.0.0.1", self.port, timeout=60, context=trusting(self.certificate)
         )
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
@@ -85,6 +90,8 @@ class Proxy(NamedTuple):
         return self.request("GET", path, **headers)
 
 
+# What a proxy tells the service about its clients.
+FORWARDED = {"X-Forwarded-Host": HOST, "X-Forwarded-Proto": "https"}
 SERVE_RECORDED = "from recorded_service import serve_recorded; {}; serve_recorded(create_app())"
 
 
@@ -133,9 +140,18 @@ class Origin:
         lines, self._unread = self._unread.decode().splitlines(), b""
         return lines
 
+    def get(self, path: str) -> bytes:
+        """Return the body of a response to a request that no proxy forwards."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", path, headers=FORWARDED)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
     def stop(self) -> None:
         self._process.terminate()
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)
 
 
 @contextmanager
@@ -200,9 +216,10 @@ def nginx(
         },
     )
     if is_cache:
-        path = {"/var/cache/nginx-widget-catalog": f"{directory}/cache"}
-        site += substitute(files.pop("cache.conf"), path)
         files["cache-locations.conf"] = substitute(files["cache-locations.conf"], TEST_VALIDITY)
+    # Files of conf.d; all others are for the server.
+    for each in [each for each in files if each.startswith("widget-catalog-")]:
+        site += files.pop(each).replace("/var/cache/nginx-widget-catalog", f"{directory}/cache")
     for each, text in files.items():
         (included / each).write_text(text.replace("/etc/nginx/", f"{directory}/"))
     temporary = "".join(
@@ -271,7 +288,7 @@ def running(command: list[str], port: int, **environment: str) -> Iterator[None]
     try:
         while process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", port), timeout=10).close()
+                socket.create_connection(("127.0.0.1", port), timeout=60).close()
                 break
             except ConnectionRefusedError:
                 with suppress(subprocess.TimeoutExpired):
@@ -282,4 +299,4 @@ def running(command: list[str], port: int, **environment: str) -> Iterator[None]
         yield
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)

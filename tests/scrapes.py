@@ -1,4 +1,4 @@
-"""Services with metrics, what docs/metrics.md says of them, and promtool."""
+"""Services with metrics, what docs/operate/metrics.md says of them, and promtool."""
 
 import http.client
 import re
@@ -30,7 +30,7 @@ class MeasuredServer(Server):
         self, method: str, path: str, body: bytes | None = None, /, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send one request, and return its response when it has been counted."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             content = response.read()
@@ -58,13 +58,13 @@ class MeasuredServer(Server):
 
 def get(url: str, **headers: str) -> tuple[str, str]:
     """Return the content type and the body of a response."""
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as reply:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as reply:
         return reply.headers["Content-Type"], reply.read().decode()
 
 
 def documented() -> dict[str, tuple[str, list[str]]]:
-    """Return type and labels of each metric in docs/metrics.md."""
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    """Return type and labels of each metric in docs/operate/metrics.md."""
+    page = (ROOT / "docs/operate/metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) ?\|", page, re.MULTILINE)
     return {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
 

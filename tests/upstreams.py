@@ -36,6 +36,8 @@ class FakeUpstream:
         self.connections = 0
         self.on_request: Callable[[str], None] = lambda path: None
         self.has_etags = True
+        # The value of Authorization that every request must have, if it is given.
+        self.authorization: str | None = None
         # Ends the responses that are still being sent.
         self.stopping = threading.Event()
         self.server = _Server(("127.0.0.1", 0), Handler)
@@ -130,7 +132,9 @@ class Handler(BaseHTTPRequestHandler):
         upstream.requests.append((self.path, dict(self.headers)))
         upstream.on_request(self.path)
         faults = upstream.faults[urlsplit(self.path).path]
-        if faults:
+        if upstream.authorization not in (None, self.headers["Authorization"]):
+            self.send(401, b"No.", WWW_Authenticate='Basic realm="catalog"')
+        elif faults:
             faults.popleft()(self)
         else:
             self.respond()

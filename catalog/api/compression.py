@@ -14,16 +14,13 @@ from flask import Response, request
 from werkzeug.http import parse_etags
 
 from .. import V1_PREFIX
+from ..store.bundles.compressed import GZIP_FORMAT, MIN_LENGTH
 
-# A smaller body fits into one packet, compressed or not.
-MIN_LENGTH = 1000  # bytes
 # Level 3 takes as long as level 1 and half as long as level 6, for 11 % more bytes than level 6:
 # 10 ms for a registry of 1 MB.
 FAST_LEVEL = 3
-# For what is compressed once and sent often: 200 ms for a registry of 10 MB.
+# For bodies that are compressed once and sent often: 200 ms for a registry of 10 MB.
 SMALL_LEVEL = 6
-# For zlib: a gzip header instead of its own. It has no time in it.
-GZIP_FORMAT = 31
 
 VARY = {"Vary": "Accept-Encoding"}
 GZIP = {"Content-Encoding": "gzip"}
@@ -74,7 +71,7 @@ def gzip_etag(etag: str) -> str:
 def find_known_etag(if_none_match: str, etag: str, with_gzip: bool) -> str | None:
     """Return the ETag of a representation that the client has and accepts; None if it has none.
 
-    A client that accepts gzip may have the other one, from a response that was not compressed.
+    A client that accepts gzip may have the plain form from an earlier response.
     """
     if len(if_none_match) > MAX_HEADER_LENGTH:
         return None
@@ -102,15 +99,15 @@ def compress_file(body: bytes) -> bytes:
     return compress([body], SMALL_LEVEL)
 
 
-# Larger bodies are not held in the cache of compress_file().
+# compress_file() does not cache larger bodies.
 MAX_FILE_LENGTH = 256 * 1024  # bytes
 
 
 def encode_response(response: Response) -> None:
     """Answer If-None-Match of a page, feed, file or JSON, compress it if possible, add Vary.
 
-    Errors and responses to POST stay as they are, as do bundles. The response cache does the same
-    for its responses.
+    Errors and responses to POST stay as they are. The response cache does the same for its
+    responses, and v1/stored_files.py for bundles.
     """
     headers, status, environ = response.headers, response.status_code, request.environ
     if (
@@ -136,8 +133,8 @@ def encode_response(response: Response) -> None:
 
 
 def compress_body(response: Response, is_file: bool) -> None:
-    """Replace the body by its compressed form; a file has the same body in each response."""
-    # Otherwise the server would send the file itself.
+    """Compress the body; take that of a file from a cache, since it is always the same."""
+    # Without this, the server would send the uncompressed file.
     response.direct_passthrough = False
     body = response.get_data()
     is_cached = is_file and len(body) <= MAX_FILE_LENGTH

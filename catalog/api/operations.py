@@ -1,12 +1,14 @@
-"""Operational endpoints: for the operator of the service, without a promise of stability."""
+"""Operational endpoints: for the operator of the service, with no stability guarantee."""
 
 import sqlite3
+from collections.abc import Sequence
 
 from flask import Blueprint, Response, current_app, jsonify
 
 from .. import __version__
-from ..store.bundles import Bundles
+from ..store.bundles.bundles import Bundles
 from ..store.connection.database import Database
+from ..store.connection.revision import Revision, read_revision
 from ..store.connection.sqlite import (
     Connection,
     DatabaseError,
@@ -14,10 +16,10 @@ from ..store.connection.sqlite import (
     ReplicaBehindError,
     snapshot,
 )
-from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from ..store.read.parameters import DEFAULT_LIMIT, MAX_LIMIT
+from ..store.read.statistics import check_readable, read_statistics
+from ..store.read.stored_bundles import newest_bundles
 from .response_cache import RenderResult, render_for_cache
-
-StatsRevision = tuple[int, int]
 
 operations = Blueprint("operations", __name__, url_prefix="/api")
 
@@ -27,7 +29,7 @@ def health() -> tuple[Response, int, dict[str, str]]:
     try:
         body, status = check_health()
     except DeadlineExceeded:
-        # At any other deadline the request begins again in another thread.
+        # If the deadline is not final, another thread restarts the request.
         if not current_app.extensions["database"].deadline.is_final:
             raise
         body = {"status": "unavailable", "error": "The database did not respond in time."}
@@ -35,29 +37,26 @@ def health() -> tuple[Response, int, dict[str, str]]:
     return jsonify(body), status, {"Cache-Control": "no-store"}
 
 
-# Of the newest versions only: a load balancer asks every second.
-NEWEST_BUNDLES = """
-SELECT sha256_hash, bundle_size FROM (SELECT * FROM version ORDER BY id DESC LIMIT 20)
-WHERE bundle_path IS NOT NULL
-"""
-
-
-def lacks_bundle(database: Database) -> bool:
-    """Return whether a bundle is missing here that another machine of a cluster has stored."""
+def lacks_bundle(newest: Sequence[tuple[str, int]]) -> bool:
+    """Return whether one of these bundles is missing; raise OSError if it cannot be read."""
     bundles: Bundles = current_app.extensions["bundles"]
     try:
-        return not all(bundles.holds(*row) for row in database.fetch(NEWEST_BUNDLES, {}))
-    except OSError:
+        for sha256, _ in newest[:1]:
+            with bundles.path(sha256).open("rb") as file:
+                file.read(1)
+    except (FileNotFoundError, NotADirectoryError):
         return True
+    return not all(bundles.has(*row) for row in newest)
 
 
 def check_health() -> tuple[dict[str, str], int]:
-    """Return the response body and status for what can be done with the database now."""
+    """Check the database and the newest bundles; return the body and status of the response."""
     database: Database = current_app.extensions["database"]
     try:
         database.check_in_place()
         with database.read() as connection:
-            connection.execute("SELECT 1 FROM widget LIMIT 1").fetchone()
+            check_readable(connection)
+            newest = newest_bundles(connection)
     except (DatabaseError, sqlite3.Error) as error:
         database.log_error("The database cannot be read", error)
         return {"status": "unavailable", "error": "The database cannot be read."}, 503
@@ -71,9 +70,16 @@ def check_health() -> tuple[dict[str, str], int]:
         return {"status": "read-only", "error": "The database cannot be written."}, 503
     if database.is_damaged:
         return {"status": "unavailable", "error": "The database is damaged."}, 503
-    if database.is_cluster and lacks_bundle(database):
-        return {"status": "incomplete", "error": "A bundle is missing in CATALOG_BUNDLES."}, 503
-    return {"status": "ok"}, 200
+    try:
+        is_incomplete = lacks_bundle(newest)
+    except OSError as error:
+        database.log_error("A stored bundle cannot be read", error)
+        return {"status": "unavailable", "error": "A stored bundle cannot be read."}, 503
+    missing = "A bundle is missing in CATALOG_BUNDLES."
+    if is_incomplete and database.is_cluster:
+        # In a cluster, another machine stored the bundle, and this one cannot serve it yet.
+        return {"status": "incomplete", "error": missing}, 503
+    return {"status": "ok", **({"warning": missing} if is_incomplete else {})}, 200
 
 
 @operations.get("/version")
@@ -86,32 +92,13 @@ def cli_version() -> Response:
     return jsonify(minimumVersion=current_app.config["MINIMUM_CLI_VERSION"])
 
 
-# The recursive part reads one entry of an index for each scope. The sum of all counters can exceed
-# SQLite's integers; total() is exact up to 2^53.
-STATS = """
-WITH RECURSIVE each_scope (scope) AS (
-    SELECT min(scope) FROM listing
-    UNION ALL
-    SELECT (SELECT min(scope) FROM listing WHERE scope > each_scope.scope)
-    FROM each_scope WHERE scope IS NOT NULL
-)
-SELECT (SELECT count(scope) FROM each_scope) AS scopes,
-       (SELECT count(*) FROM listing) AS widgets,
-       (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions,
-       CAST(total(downloads) AS INTEGER) AS downloads,
-       (SELECT count(*) FROM listing WHERE official = 1) AS official
-FROM listing WHERE downloads > 0
-"""
-STATS_REVISION = "SELECT content, downloads FROM revision"
-
-
 @operations.get("/stats")
 def stats() -> Response:
     return render_for_cache(revalidate_stats, render_stats, has_etag=False)
 
 
-def revalidate_stats(connection: Connection, revision: StatsRevision) -> StatsRevision | None:
-    """Return the revision if it is current, else None."""
+def revalidate_stats(connection: Connection, revision: Revision) -> Revision | None:
+    """Return the revision if it is still current, else None."""
     return revision if read_revision(connection) == revision else None
 
 
@@ -119,13 +106,8 @@ def render_stats(connection: Connection) -> RenderResult:
     """Return the revision and the JSON of the statistics."""
     with snapshot(connection):
         revision = read_revision(connection)
-        row = connection.execute(STATS).fetchone()
-    return revision, jsonify(dict(row)).data
-
-
-def read_revision(connection: Connection) -> StatsRevision:
-    content, downloads = connection.execute(STATS_REVISION).fetchone()
-    return content, downloads
+        statistics = read_statistics(connection)
+    return revision, jsonify(statistics).data
 
 
 @operations.get("/settings")

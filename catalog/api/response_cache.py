@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, current_app, request
 
 from .. import ENDPOINT
-from ..public_url import base_url, public_url
+from ..domain.request_kinds import KIND, Kind, classify
+from ..store.bundles.compressed import MIN_LENGTH
 from ..store.connection.database import Database
 from ..store.connection.sqlite import (
     Connection,
@@ -39,10 +40,10 @@ from ..store.connection.sqlite import (
     WouldBlock,
 )
 from ..store.read.json_sql import with_bundle_urls
+from ..system.public_url import public_url
 from .compression import (
     FAST_LEVEL,
     GZIP,
-    MIN_LENGTH,
     SMALL_LEVEL,
     VARY,
     compress,
@@ -55,26 +56,33 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 MAX_BYTES = 16 * 1024 * 1024
-# Upper bound of the memory for the Python objects of one entry.
+# An upper bound on the memory for the Python objects of one entry.
 ENTRY_OVERHEAD = 4096  # bytes
-# Compressing this takes a millisecond. A page of 100 search results has about 100 kB.
+# Compressing this many bytes takes a millisecond. A page of 100 search results has about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 # A 304 has neither the headers of a body nor, with gzip, the ETag of the plain form.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 JSON_TYPE = "application/json"
-# In the environ of a request: the entry that the view rendered.
+# The key in the WSGI environment under which a view leaves the entry that it rendered.
 RENDERED = "catalog.rendered"
 
 # Base URL, path and query string.
 Key = tuple[str, str, str]
 # A body: one piece, or several if copying it into one would take too much memory.
 Pieces = list[bytes]
-# The revision of the catalog that a response shows, and its JSON with a final newline.
+# The revision of the catalog that a response shows, and its JSON with a final newline. Without a
+# revision, the response is not cached: it also depends on a file that may arrive later.
 RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
-# Takes the revision of a cached response; returns the one at which it is valid now, None if stale.
+# Takes the revision of a cached response. Returns the current revision if the response is still
+# valid, else None.
 Revalidate = Callable[[Connection, Any], Any]
 Head = list[tuple[str, str]]
+
+
+def request_url() -> str:
+    """Return the base URL under which the client reaches this service."""
+    return public_url(current_app.config["PUBLIC_URL"], request.environ)
 
 
 def render_for_cache(
@@ -83,11 +91,12 @@ def render_for_cache(
     headers: Mapping[str, str] | None = None,
     *,
     has_etag: bool = True,
+    mimetype: str = JSON_TYPE,
 ) -> Response:
-    """Return the response to this request, with absolute URLs of held bundles, for the cache."""
+    """Return the response to this request, with absolute URLs of stored bundles, for the cache."""
     database: Database = current_app.extensions["database"]
-    connection, url = database.reader(), public_url()
-    # Read it before render(): a commit between the two must not go unnoticed.
+    connection, url = database.reader(), request_url()
+    # Read the data version before render(), so that a commit between the two is noticed.
     data_version = connection.data_version()
     revision, body = render(connection)
     pieces = [body] if isinstance(body, bytes) else body
@@ -98,17 +107,17 @@ def render_for_cache(
         digest.update(pieces[index])
     etag = {"ETag": f'"{digest.hexdigest()}"'} if has_etag else {}
     request.environ[RENDERED] = Entry(pieces, revalidate, revision, data_version)
-    return Response(pieces, headers={**etag, **(headers or {}), **VARY}, mimetype=JSON_TYPE)
+    return Response(pieces, headers={**etag, **(headers or {}), **VARY}, mimetype=mimetype)
 
 
 class Entry:
-    """A complete response with status 200; the view has its body, the middleware its head."""
+    """A complete response with status 200: the view sets the body, the middleware the head."""
 
     key: Key
     endpoint: str | None
     head: Head
     etag: str
-    # The head and the body for clients that prefer gzip, once one has requested it.
+    # The head and body for clients that prefer gzip; None until one requests them.
     gzip: tuple[Head, bytes] | None = None
 
     def __init__(
@@ -116,20 +125,25 @@ class Entry:
     ) -> None:
         self.pieces, self.length = pieces, sum(map(len, pieces))
         self._revalidate = revalidate
-        # The revision, and the data version of the connection that last found it valid.
+        # The revision, and the data version at which the response was last found valid.
         self._validity = revision, data_version
 
     @property
+    def is_cacheable(self) -> bool:
+        """Whether revalidate() can tell later if the response is still current."""
+        return self._validity[0] is not None
+
+    @property
     def size(self) -> int:
-        """Bytes in memory."""
-        # A client chooses the key, which may be longer than the body. The entry can hold it again
-        # as parsed parameters, with up to four bytes for a character.
+        """The number of bytes that the entry takes in memory."""
+        # Clients choose the key, which may be longer than the body. The entry can contain the key a
+        # second time as parsed parameters, with up to four bytes per character.
         plain = self.length + 8 * sum(map(len, self.key)) + ENTRY_OVERHEAD
         return plain + (len(self.gzip[1]) if self.gzip else 0)
 
     def is_valid(self, connection: Connection) -> bool:
-        """Return whether the response is still current; see the header of this module."""
-        # Read it before revalidate(), for the same reason as in render_for_cache().
+        """Return whether the response is still current; see the module docstring."""
+        # Read the data version before revalidate(), for the same reason as in render_for_cache().
         data_version = connection.data_version()
         revision, valid_at = self._validity
         if valid_at == data_version:
@@ -152,27 +166,31 @@ class Entry:
         return [*others, *etag, *GZIP.items(), ("Content-Length", str(length))]
 
 
+def find_kind(environ: "WSGIEnvironment") -> Kind:
+    """Return the kind of a request, whichever server received it."""
+    kind: Kind | None = environ.get(KIND)
+    if kind is not None:
+        return kind
+    has_body = environ.get("CONTENT_LENGTH") not in (None, "", "0")
+    return classify(environ["REQUEST_METHOD"], environ["PATH_INFO"], has_body=has_body)
+
+
 class ResponseCache:
-    """WSGI middleware with an LRU cache of responses, and one response that exceeds its limit."""
+    """WSGI middleware with an LRU cache of responses, plus one response above its limit."""
 
     def __init__(self, app: "WSGIApplication", database: Database, public_url: str) -> None:
         self._app, self._database, self._public_url = app, database, public_url
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._large: Entry | None = None
         self._bytes = 0
-        # Valid responses that were found, and responses that had to be rendered.
+        # Counts of responses that were found in the cache, and of those that had to be rendered.
         self.hits = self.misses = 0
         self._lock = Lock()
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        is_read = (
-            environ["REQUEST_METHOD"] in ("GET", "HEAD")
-            and environ["PATH_INFO"].startswith("/api/")
-            and environ.get("CONTENT_LENGTH") in (None, "", "0")
-        )
-        key = self._key(environ) if is_read else None
+        key = self._key(environ) if find_kind(environ) is Kind.CACHEABLE else None
         entry = self._find_valid(key) if key else None
         if entry is not None:
             environ[ENDPOINT] = entry.endpoint
@@ -184,7 +202,7 @@ class ResponseCache:
         return self._render(key, environ, start_response)
 
     def _key(self, environ: "WSGIEnvironment") -> Key:
-        url = self._public_url or base_url(environ)
+        url = public_url(self._public_url, environ)
         return url, environ["PATH_INFO"], environ["QUERY_STRING"]
 
     def _render(
@@ -204,14 +222,15 @@ class ResponseCache:
         entry: Entry | None = environ.pop(RENDERED, None)
         if entry is None:
             return body
-        # The entry has the same body, also for HEAD.
+        # Flask's body is not needed: the entry has it, even if the request is a HEAD.
         if hasattr(body, "close"):
             body.close()
         entry.key, entry.endpoint, entry.head = key, environ.get(ENDPOINT), head
         entry.etag = dict(head).get("ETag", "").strip('"')
         with self._lock:
             self.misses += 1
-            self._put(entry)
+            if entry.is_cacheable:
+                self._put(entry)
         return self._send(entry, environ, start_response)
 
     def _find_valid(self, key: Key) -> Entry | None:
@@ -230,7 +249,7 @@ class ResponseCache:
                 raise
             return None
         except (DatabaseError, sqlite3.Error):
-            # Flask gets the same error, and responds.
+            # Flask runs into the same error and responds to it.
             return None
         with self._lock:
             self.hits += is_valid
@@ -241,7 +260,7 @@ class ResponseCache:
     def _send(
         self, entry: Entry, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Send the response, compressed if the client prefers that; 304 if it has it already."""
+        """Send the entry, compressed if the client prefers gzip, or 304 if its ETag matches."""
         accepted = environ.get("HTTP_ACCEPT_ENCODING")
         with_gzip = accepted is not None and entry.length > MIN_LENGTH and prefers_gzip(accepted)
         known = environ.get("HTTP_IF_NONE_MATCH")
@@ -268,16 +287,16 @@ class ResponseCache:
         body = compress(entry.pieces, SMALL_LEVEL if is_large else FAST_LEVEL, check)
         compressed = entry.gzip_head(len(body)), body
         with self._lock:
-            # In the meantime it may have been evicted, or replaced by a newer one.
+            # The entry may have been evicted or replaced in the meantime.
             if self._find(entry.key) is entry:
-                # Its size changes: remove it before, and put it back after.
+                # The size of the entry changes, so remove it first and put it back afterwards.
                 self._remove(entry.key)
                 entry.gzip = compressed
                 self._put(entry)
         return compressed
 
     def size(self) -> int:
-        """Return the bytes in memory."""
+        """Return how many bytes all cached responses take in memory."""
         with self._lock:
             return self._bytes + (self._large.size if self._large else 0)
 

@@ -13,12 +13,13 @@ from . import (  # noqa: F401
     login,
     maintenance,
     mirror,
+    mirror_upstreams,
     outdated,
     packs,
     publish,
     serve,
-    stats,
     tokens,
+    trusts,
 )
 from .base import COMMANDS
 

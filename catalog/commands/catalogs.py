@@ -6,30 +6,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..changes import Edited, Moderated, NewVersion, Published, WidgetName
-from ..documents import Json
-from ..installed_list import Installed, UpdatesQuery
+from ..domain.changes import (
+    Edited,
+    MissingWidgetError,
+    Moderated,
+    NewVersion,
+    Published,
+    WidgetName,
+)
+from ..domain.documents import Json
+from ..domain.installed_list import Installed, UpdatesQuery
+from ..domain.validators import check_keywords
 from ..remote.token_file import stored_ca
-from ..server_option import Server, named_server
+from ..settings import served_url
 from ..store.connection.sqlite import today
-from ..store.read import json_sql
 from ..store.read.about import find_origin
-from ..store.read.export import read_document
+from ..store.read.audit import local_actor, read_entries
 from ..store.read.installs import find_installs
+from ..store.read.lookup import find_widget
 from ..store.read.updates import find_updates
+from ..store.read.widget_list import list_widgets, read_shown
 from ..store.write import moderation, publishing
-from ..store.write.audit import local_actor, read_entries
-from ..store.write.lookup import find_widget, get_widget
-from .base import REMOTE, SETTINGS, bundles, database, files, print_status
+from .context import REMOTE, SETTINGS, bundles, database, files
+from .output import print_status
+from .server_option import Server, named_server
 
-# Only --server needs urllib3, so the functions for it import what needs it.
+# Only --server needs urllib3, so only the functions for it import modules that need it.
 if TYPE_CHECKING:
-    from ..remote.catalog import RemoteCatalog
+    from ..remote.remote_catalog import RemoteCatalog
 
 
 def open_remote(server: Server) -> "RemoteCatalog":
     """Return the catalog of a service, which is trusted as its login said."""
-    from ..remote.catalog import RemoteCatalog
+    from ..remote.remote_catalog import RemoteCatalog
     from ..remote.service import Service
 
     context = click.get_current_context()
@@ -48,32 +57,13 @@ def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
     return open_remote(server) if server else DatabaseCatalog()
 
 
-LIST = f"""
-SELECT json_set({json_sql.WIDGET},
-        '$.listed', json(iif(listed, 'true', 'false')),
-        '$.versions', (SELECT count(*) FROM version WHERE widget_id = widget.id),
-        '$.latestVersion', latest.version,
-        '$.deprecationMessage', latest.deprecation_message,
-        '$.updatedAt', updated_at) AS json
-FROM (
-    SELECT *, coalesce(
-        (SELECT max(published_at) FROM version WHERE widget_id = widget.id), created_at
-    ) AS updated_at FROM widget
-) AS widget LEFT JOIN version AS latest ON latest.id = (
-    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
-WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
-ORDER BY
-    CASE :sort WHEN 'updated' THEN updated_at WHEN 'created' THEN widget.created_at END DESC,
-    scope, name
-"""
-
-
 class DatabaseCatalog:
     """The catalog in the database of this machine, with the same methods as a RemoteCatalog."""
 
-    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
-    stores_by_default = False
+    @property
+    def bundle_url(self) -> str:
+        """Where bundles are by default; empty if this service stores them."""
+        return str(files().config["BUNDLE_URL"])
 
     @property
     def bundles_name(self) -> str:
@@ -98,11 +88,17 @@ class DatabaseCatalog:
             database(), local_actor(), targets, message, dry_run=dry_run
         )
 
-    def edit_widget(self, widget: WidgetName, changes: Json) -> Edited:
-        return moderation.edit_widget(database(), local_actor(), widget, changes)
-
-    def set_picture(self, widget: WidgetName, content: bytes) -> Edited:
-        return moderation.set_picture(database(), bundles(), local_actor(), widget, content)
+    def edit_widget(
+        self, widget: WidgetName, changes: Json, picture: bytes | None = None
+    ) -> Edited:
+        columns = dict(changes)
+        if "keywords" in changes:
+            columns["keywords"] = check_keywords(changes["keywords"])
+        if picture is None:
+            return moderation.edit_widget(database(), local_actor(), widget, columns)
+        return moderation.edit_with_picture(
+            database(), bundles(), local_actor(), widget, columns, picture
+        )
 
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
@@ -111,15 +107,17 @@ class DatabaseCatalog:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "", limit=limit or -1)
 
-    def read_list(self, scope: str | None, unlisted: bool, sort: str) -> list[Json]:
-        values = {"scope": scope, "unlisted": unlisted, "sort": sort}
+    def read_list(self, scope: str | None, sort: str, *, unlisted: bool) -> list[Json]:
         with database().read() as connection:
-            return [json.loads(row["json"]) for row in connection.execute(LIST, values)]
+            return list_widgets(connection, scope, unlisted=unlisted, sort=sort)
 
     def read_document(self, widget: WidgetName) -> Json:
-        row = get_widget(database().fetch, widget)
+        url = served_url(files().config)
         with database().read() as connection:
-            return read_document(connection, row)
+            shown = read_shown(connection, bundles(), widget.scope, widget.name, url)
+        if shown is None:
+            raise MissingWidgetError(widget.widget)
+        return shown
 
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
         names = widget.scope, widget.name
@@ -134,8 +132,10 @@ class DatabaseCatalog:
             origin = find_origin(connection, widget.scope, widget.name)
         return {"copied from": origin} if origin else {}
 
-    def find_updates(self, sdk: str, installed: Sequence[Installed]) -> list[Json]:
-        _, body = find_updates(database().reader(), UpdatesQuery(sdk, tuple(installed)))
+    def find_updates(
+        self, sdk: str, installed: Sequence[Installed], before: str | None
+    ) -> list[Json]:
+        _, body = find_updates(database().reader(), UpdatesQuery(sdk, tuple(installed), before))
         items: list[Json] = json.loads(body)["updates"]
         return items
 

@@ -4,12 +4,15 @@ import os
 
 import click
 
+from ..domain.messages import plural
 from ..store.schema.schema import SCHEMA_VERSION
-from ..text import plural
-from .base import CommandError, command, database, json_option, print_status
-from .terminal import format_json, format_table
+from .base import command
+from .context import database
+from .options import json_option
+from .output import CommandError, print_json, print_lines, print_status
+from .terminal import format_table
 
-# Help lists them only for the operator of a cluster.
+# The help lists these commands only for the operator of a cluster.
 IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 
 
@@ -19,7 +22,7 @@ IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 def cluster(action: str, json_output: bool) -> None:
     """Show the nodes of the cluster.
 
-    The exit code is 1 if there is no leader, if a node cannot be reached, or if the file of the
+    The exit status is 1 if there is no leader, if a node cannot be reached, or if the file of the
     node on this machine lacks writes or has another schema.
     """
     # Few commands need urllib3, which the imported module needs.
@@ -30,11 +33,11 @@ def cluster(action: str, json_output: bool) -> None:
         raise CommandError("CATALOG_RQLITE is not set: this catalog is one file.")
     nodes = catalog.node.list_nodes()
     if json_output:
-        click.echo(format_json(nodes))
+        print_json(nodes)
     else:
         rows = [[str(value) for value in node.values()] for node in nodes]
         headings = ["NODE", "ADDRESS", "ROLE", "REACHABLE"]
-        click.echo("\n".join(format_table(headings, rows, shrink_first=1)))
+        print_lines(*format_table(headings, rows, shrink_first=1))
     unreachable = sum(not node["reachable"] for node in nodes)
     if unreachable:
         raise CommandError(f"{plural(unreachable, 'node')} of {len(nodes)} cannot be reached.")

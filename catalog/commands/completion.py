@@ -1,39 +1,23 @@
 """Shell completion of widgets and versions from the database."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem
 
-from ..opening import Files
-from ..server_option import named_server
 from ..settings import SettingError
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
-from ..store.read import json_sql
+from ..store.read.widget_list import find_names, find_version_names
+from .context import files
+from .server_option import named_server
 from .terminal import replace_unprintable
 
 MAX_ITEMS = 200
 
-FIND_NAMES = """
-SELECT scope || '/' || name AS path, display_name FROM widget
-WHERE substr(scope || '/' || name, 1, length(:prefix)) = :prefix
-ORDER BY scope, name LIMIT :limit
-"""
 
-FIND_VERSION_NAMES = f"""
-SELECT scope || '/' || name || '@' || version AS path FROM version
-JOIN widget ON widget.id = widget_id
-WHERE scope || '/' || name = :widget
-ORDER BY {json_sql.NEWEST_FIRST}
-"""
-
-
-def complete_name(
-    files: Callable[[], Files], context: click.Context, incomplete: str, end: str
-) -> list[CompletionItem]:
+def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database.
 
     The end @ keeps the shell from adding a space where a version must follow.
@@ -50,15 +34,13 @@ def complete_name(
 
 def _find_items(database: Database, incomplete: str, end: str) -> list[CompletionItem]:
     with database.read() as connection:
-        values = {"prefix": incomplete, "limit": MAX_ITEMS}
-        names = connection.execute(FIND_NAMES, values).fetchall()
+        names = find_names(connection, incomplete, MAX_ITEMS)
         widget = incomplete.rpartition("@")[0]
         if end and len(names) == 1:
             (widget,) = [row["path"] for row in names]
         if widget:
-            versions = connection.execute(FIND_VERSION_NAMES, {"widget": widget}).fetchall()
-            items = [row["path"] for row in versions]
-            if items := [item for item in items if item.startswith(incomplete)]:
+            versions = find_version_names(connection, widget)
+            if items := [item for item in versions if item.startswith(incomplete)]:
                 return [CompletionItem(item) for item in items]
     return [
         CompletionItem(row["path"] + end, help=replace_unprintable(row["display_name"]))

@@ -1,4 +1,4 @@
-"""widget-catalog drill: the newest backup, restored to a folder of its own and checked."""
+"""widget-catalog drill: restores the newest backup in a temporary folder and checks it."""
 
 from contextlib import closing
 from itertools import chain
@@ -6,16 +6,19 @@ from pathlib import Path
 
 import click
 
-from ..atomic_files import scratch_directory
-from ..files.packs import PackError
+from ..domain.messages import plural
+from ..files.pack_reader import PackError
 from ..files.unpack import unpack_bundles
-from ..store import backups
-from ..store.bundles import Bundles
-from ..store.check import check_bundles, check_catalog
+from ..store.bundles.bundles import Bundles
 from ..store.connection.database import Database
-from ..store.schema.schema import COUNT_ALL
-from ..text import plural
-from .base import CommandError, command, files, print_first, print_status, progress_bar
+from ..store.maintenance import backups
+from ..store.maintenance.check import check_catalog
+from ..store.maintenance.check_bundles import check_bundles
+from ..store.read.export import count_selected
+from ..system.atomic_files import scratch_directory
+from .base import command
+from .context import files
+from .output import CommandError, print_first, print_status, progress_bar
 from .retention import find_newest
 
 
@@ -25,35 +28,42 @@ from .retention import find_newest
     "directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The directory of the backups, in place of CATALOG_BACKUPS.",
+    help="Use the backups in this directory instead of CATALOG_BACKUPS.",
 )
 def drill(directory: Path | None) -> None:
     """Restore the newest backup elsewhere and check it.
 
-    Takes the newest file of backup --dir and, if there is one, of pack --dir, which has the
-    bundles. Everything is in a folder of its own in the same directory, which is removed again. The
-    catalog itself is not used. Exit code 1 if something is missing or wrong.
+    The command takes the newest file of backup --dir and, if there is one, of pack --dir, which has
+    the bundles. It restores both to a temporary folder in the same directory, and does not use the
+    catalog itself. The exit status is 1 if anything is missing or wrong.
     """
-    directory = directory or Path(files().config["BACKUPS"])
-    if directory == Path():
-        raise click.UsageError("Give --dir, or set CATALOG_BACKUPS.")
+    configured = files().config["BACKUPS"]
+    if directory is None and not configured:
+        raise click.UsageError("Specify --dir, or set CATALOG_BACKUPS.")
+    directory = directory or Path(configured)
     backup, pack = (find_newest(directory, suffix) for suffix in (".db", ".pack"))
     if backup is None:
-        raise CommandError(f"{directory} has no file of backup --dir.")
+        raise CommandError(f"No backups found in {directory}.")
     with scratch_directory(directory) as folder:
         bundles = Bundles(folder / "bundles")
         with closing(Database(folder / "catalog.db")) as database:
             backups.restore(database, backup)
             if pack:
                 _unpack(pack, database, bundles)
-            findings = [*chain(check_catalog(database), check_bundles(database, bundles))]
-            widgets, versions = database.fetch(COUNT_ALL, {})[0]
-        held = len([*bundles.hashes()])
-    print_first(findings, is_error=True)
-    if findings:
-        missing = "" if pack else f", and no file of pack --dir in {directory}"
-        raise CommandError(f"{plural(len(findings), 'finding')} in {backup}{missing}.")
-    counts = f"{plural(widgets, 'widget')}, {plural(versions, 'version')}, {plural(held, 'bundle')}"
+            problems = [*chain(check_catalog(database), check_bundles(database, bundles))]
+            widgets, versions = count_selected(database.reader())
+        stored = len([*bundles.hashes()])
+        # The folder is gone when somebody reads the problems.
+        names = {bundles.name: str(pack or directory), database.name: str(backup)}
+    for temporary, name in names.items():
+        problems = [problem.replace(temporary, name) for problem in problems]
+    print_first(problems, is_error=True)
+    if problems:
+        missing = "" if pack else f", and there is no file of pack --dir in {directory}"
+        raise CommandError(f"{plural(len(problems), 'problem')} in {backup}{missing}.")
+    counts = (
+        f"{plural(widgets, 'widget')}, {plural(versions, 'version')}, {plural(stored, 'bundle')}"
+    )
     print_status(f"{backup}{f' with {pack.name}' if pack else ''} is in order: {counts}.")
 
 

@@ -1,35 +1,39 @@
 """The commands that change a widget or version: yank, deprecate, unlist, describe and others."""
 
-import re
 from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 import click
 
-from ..changes import Moderated, WidgetName, is_version_or_range
-from ..manifests import decode_readme
-from ..semver_ranges import is_version
+from ..domain.changes import Moderated, WidgetName
+from ..domain.documents import Json
+from ..domain.manifests import decode_readme
+from ..domain.messages import NotAllowedError, quoted
+from ..domain.replacement import add_replacement
+from ..domain.semver_ranges import is_version
+from ..domain.validators import (
+    MAX_KEYWORD_LENGTH,
+    MAX_KEYWORDS,
+    check_https_url,
+    check_keywords,
+)
+from ..store.read.audit import local_actor
+from ..store.read.lookup import get_widget, select_versions
 from ..store.write import moderation
-from ..store.write.audit import local_actor
-from ..store.write.lookup import get_widget, select_versions
-from ..text import add_replacement, quoted
-from ..validators import check_https_url
-from .base import (
+from .base import command
+from .catalogs import DatabaseCatalog, open_catalog, resolve_name
+from .context import database
+from .options import (
     CONTENT,
     TEXT,
     VERSION,
     WIDGET,
     WIDGET_OR_VERSION,
-    CommandError,
-    command,
-    confirm,
-    database,
+    ValidatedType,
     dry_run_option,
-    print_latest,
-    print_status,
 )
-from .catalogs import DatabaseCatalog, open_catalog, resolve_name
-from .names import ValidatedType
+from .output import CommandError, confirm, print_latest, print_status
 
 
 class Outcome(NamedTuple):
@@ -38,14 +42,31 @@ class Outcome(NamedTuple):
     changed: str
     planned: str
     unchanged: str
+    # What changes if the version already has this state: its reason or its warning.
+    detail: str
 
 
-YANKED = Outcome("Yanked", "Would yank", "is already yanked")
-UNYANKED = Outcome("Unyanked", "Would unyank", "is not yanked")
-DEPRECATED = Outcome("Deprecated", "Would deprecate", "already has this warning")
-UNDEPRECATED = Outcome("No longer deprecated:", "Would undeprecate", "has no warning")
+YANKED = Outcome("Yanked", "Would yank", "is already yanked", "reason")
+UNYANKED = Outcome("Unyanked", "Would unyank", "is not yanked", "")
+DEPRECATED = Outcome("Deprecated", "Would deprecate", "already has this warning", "warning")
+UNDEPRECATED = Outcome("No longer deprecated:", "Would undeprecate", "has no warning", "")
 
 HTTPS_URL = ValidatedType("URL", lambda text: text and check_https_url(text))
+
+
+def parse_keywords(text: str) -> list[str]:
+    """Return the keywords of a comma-separated list; raise NotAllowedError."""
+    keywords = [word.strip() for word in text.split(",") if word.strip()]
+    try:
+        check_keywords(keywords)
+    except NotAllowedError:
+        raise NotAllowedError(
+            f"a list of at most {MAX_KEYWORDS} keywords of at most {MAX_KEYWORD_LENGTH} characters"
+        ) from None
+    return keywords
+
+
+KEYWORDS = ValidatedType("keywords", parse_keywords)
 
 version_arguments = click.argument(
     "versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True
@@ -54,14 +75,15 @@ version_arguments = click.argument(
 
 @command("yank", remote=True)
 @version_arguments
-@click.option("--reason", type=TEXT, help="Why, for the people who use it.")
+@click.option("--reason", type=TEXT, help="Tell the people who use the versions why.")
 @dry_run_option
 def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) -> None:
     """Withdraw versions.
 
-    They can still be read, but are never the latest or a compatible version. Each VERSION is one
-    version or an npm range of them, such as acme/clock@1.x; a range matches prereleases only where
-    it names one.
+    A yanked version can still be read, but it is never the latest or a compatible version.
+
+    Each VERSION is a version or an npm range of versions, such as acme/clock@1.x. A range matches
+    prereleases only if it names one.
     """
     set_yanked(versions, True, reason, dry_run)
 
@@ -72,7 +94,8 @@ def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) ->
 def unyank(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
     """Make yanked versions available again.
 
-    Each VERSION is one version or an npm range of them.
+    Each VERSION is a version or an npm range of versions, such as acme/clock@1.x. A range matches
+    prereleases only if it names one.
     """
     set_yanked(versions, False, "", dry_run)
 
@@ -83,77 +106,58 @@ def set_yanked(
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
     results = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
     print_changes(results, YANKED if yanked else UNYANKED, dry_run)
-    for result in results:
+    for result in filter(itemgetter("versions"), results):
         widget, _, _ = result["versions"][0]["version"].rpartition("@")
-        before, after = result["previousLatestVersion"], result["latestVersion"]
-        print_latest(widget, before, after, dry_run=dry_run)
+        print_latest(widget, result, dry_run=dry_run)
 
 
 @command("deprecate", remote=True)
-# Neither is required here: click would report a missing message as a missing version.
-@click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1)
-@click.argument("message", metavar="MESSAGE", type=TEXT, required=False)
-@click.option("--message", "option", type=TEXT, metavar="MESSAGE", help="In place of the argument.")
+@version_arguments
+@click.option("--message", type=TEXT, help="Show this warning to the people who use the versions.")
 @click.option(
     "--replaced-by",
     type=WIDGET,
     metavar="WIDGET",
-    help="Name the widget to use instead; then a MESSAGE is optional.",
+    help="Name the widget to use instead, after the message.",
 )
 @dry_run_option
 def deprecate(
     versions: tuple[WidgetName, ...],
     message: str | None,
-    option: str | None,
     replaced_by: WidgetName | None,
     dry_run: bool,
 ) -> None:
     """Set a warning on versions.
 
-    Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; a range
-    matches prereleases only where it names one. MESSAGE is the warning that users see.
+    Specify --message, --replaced-by or both.
+
+    Each VERSION is a version or an npm range of versions, such as acme/clock@1.x. A range matches
+    prereleases only if it names one.
     """
+    if message is None and replaced_by is None:
+        raise click.UsageError("Specify --message, --replaced-by or both.")
+    if message == "":
+        raise click.UsageError("The message is empty. To remove a warning, use undeprecate.")
     catalog = open_catalog()
-    has_message = option is None and not (replaced_by and is_version_argument(message or ""))
-    if message is not None and not has_message:
-        # The last argument is a version too.
-        versions, message = (*versions, VERSION.convert(message, None, None)), None
-    message = message if option is None else option
     if replaced_by:
         if replaced_by in {each.widget for each in versions}:
-            raise CommandError(f"{replaced_by} cannot be replaced by itself.")
+            raise click.UsageError(f"{replaced_by} cannot be replaced by itself.")
         # A person would follow a mistyped name.
         if not catalog.read_document(replaced_by)["widget"]["listed"]:
-            raise CommandError(f"{replaced_by} is not listed, so nobody could follow its name.")
+            raise CommandError(f"{replaced_by} is not listed, so users could not find it.")
         message = add_replacement(message or "", replaced_by)
-    if message is None:
-        raise click.UsageError("Give a VERSION and a MESSAGE.")
-    if is_version_argument(message) or (not versions and WIDGET_ARGUMENT.fullmatch(message)):
-        raise click.UsageError("The MESSAGE is missing at the end.")
-    if not versions:
-        raise click.UsageError("The VERSION is missing before the MESSAGE.")
-    if not message:
-        raise CommandError("The message is empty; widget-catalog undeprecate removes a warning.")
     results = catalog.set_deprecation(versions, message, dry_run=dry_run)
     print_changes(results, DEPRECATED, dry_run)
-
-
-WIDGET_ARGUMENT = re.compile(r"[^\s/]+/[^\s/]+")
-
-
-def is_version_argument(text: str) -> bool:
-    """Return whether the text is scope/name@version, rather than a message that mentions one."""
-    widget, _, version = text.rpartition("@")
-    return WIDGET_ARGUMENT.fullmatch(widget) is not None and is_version_or_range(version)
 
 
 @command("undeprecate", remote=True)
 @version_arguments
 @dry_run_option
 def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
-    """Remove the warning of versions.
+    """Remove the deprecation warning from versions.
 
-    Each VERSION is one version or an npm range of them.
+    Each VERSION is a version or an npm range of versions, such as acme/clock@1.x. A range matches
+    prereleases only if it names one.
     """
     results = open_catalog().set_deprecation(versions, None, dry_run=dry_run)
     print_changes(results, UNDEPRECATED, dry_run)
@@ -162,10 +166,14 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 def print_changes(results: list[Moderated], outcome: Outcome, dry_run: bool) -> None:
     """Print what happened, or would happen, to each version."""
     for change in chain.from_iterable(result["versions"] for result in results):
-        if change["changed"]:
-            print_status(f"{outcome.planned if dry_run else outcome.changed} {change['version']}.")
+        version = change["version"]
+        if not change["changed"]:
+            print_status(f"{version} {outcome.unchanged}.")
+        elif change["already"] and outcome.detail:
+            verb = "Would update" if dry_run else "Updated"
+            print_status(f"{verb} the {outcome.detail} of {version}.")
         else:
-            print_status(f"{change['version']} {outcome.unchanged}.")
+            print_status(f"{outcome.planned if dry_run else outcome.changed} {version}.")
 
 
 @command("unlist", remote=True)
@@ -173,7 +181,7 @@ def print_changes(results: list[Moderated], outcome: Outcome, dry_run: bool) -> 
 def unlist(widget: WidgetName) -> None:
     """Hide a widget from the public API.
 
-    Search, detail, registry and statistics no longer show it; none of its data is lost.
+    Search, detail, registry and statistics no longer show the widget. None of its data is lost.
     """
     set_property(widget, "listed", False, "is unlisted")
 
@@ -193,7 +201,7 @@ def set_property(widget: WidgetName, key: str, value: bool, state: str) -> None:
 
 @command("official", remote=True)
 @click.argument("widget", type=WIDGET)
-@click.option("--off", is_flag=True, help="Mark it as not maintained by you.")
+@click.option("--off", is_flag=True, help="Mark the widget as not maintained by you.")
 def official(widget: WidgetName, off: bool) -> None:
     """Mark a widget as maintained by you."""
     set_property(widget, "isOfficial", not off, "is not official" if off else "is official")
@@ -201,40 +209,49 @@ def official(widget: WidgetName, off: bool) -> None:
 
 @command("describe", remote=True)
 @click.argument("widget", type=WIDGET)
-@click.option("--display-name", type=TEXT, help="The name that people see.")
-@click.option("--description", type=TEXT, help='A short description; "" removes it.')
-@click.option("--icon", type=TEXT, help='An Iconify icon such as mdi:clock; "" removes it.')
-@click.option("--homepage", type=HTTPS_URL, metavar="URL", help="Who makes it, or more about it.")
-@click.option("--repository", type=HTTPS_URL, metavar="URL", help="Where its source is.")
-@click.option("--issues", type=HTTPS_URL, metavar="URL", help="Where to report a problem.")
-@click.option("--readme", type=CONTENT, help="A Markdown file about the widget.")
-@click.option("--picture", type=CONTENT, help="A picture of it: PNG, JPEG, WebP or AVIF.")
+@click.option("--display-name", type=TEXT, help="Set the name that people see.")
+@click.option("--description", type=TEXT, help="Set the short description.")
+@click.option("--icon", type=TEXT, help="Set the icon, an Iconify name such as mdi:clock.")
+@click.option("--homepage", type=HTTPS_URL, metavar="URL", help="Set the link to the homepage.")
+@click.option("--repository", type=HTTPS_URL, metavar="URL", help="Set the link to the source.")
+@click.option("--issues", type=HTTPS_URL, metavar="URL", help="Set the link for bug reports.")
+@click.option(
+    "--keywords", type=KEYWORDS, metavar="WORDS", help="Set the keywords, separated by commas."
+)
+@click.option("--readme", type=CONTENT, metavar="FILE", help="Set the readme, in Markdown.")
+@click.option(
+    "--picture",
+    type=CONTENT,
+    metavar="FILE",
+    help="Set the picture: PNG, JPEG, WebP or AVIF.",
+)
 def describe(
     widget: WidgetName,
     display_name: str | None,
+    keywords: list[str] | None,
     readme: bytes | None,
     picture: bytes | None,
     **options: str | None,
 ) -> None:
     """Change what people read about a widget.
 
-    An empty value removes what an option is about; only a display name is required. Versions that
-    were published with their own display name, description or icon keep them.
+    All changes are made together, or none. An empty value, "", removes the description, icon, link,
+    keywords, readme or picture. Versions that have their own display name, description or icon keep
+    them.
     """
     if display_name == "":
-        raise CommandError("The display name must not be empty.")
+        raise click.UsageError("The display name must not be empty.")
     text = None if readme is None else decode_readme(readme)
     texts = {"displayName": display_name, **options, "readme": text}
-    changes = {key: value or None for key, value in texts.items() if value is not None}
+    changes: Json = {key: value or None for key, value in texts.items() if value is not None}
     if picture == b"":
         changes["picture"] = None
+    if keywords is not None:
+        changes["keywords"] = keywords
     if not changes and not picture:
-        raise click.UsageError("Give an option that says what to change.")
-    catalog = open_catalog()
-    changed = bool(changes) and catalog.edit_widget(widget, changes)["changed"]
-    if picture:
-        changed = catalog.set_picture(widget, picture)["changed"] or changed
-    print_status(f"{widget} is {'described' if changed else 'already described like this'}.")
+        raise click.UsageError("Specify at least one option.")
+    changed = open_catalog().edit_widget(widget, changes, picture or None)["changed"]
+    print_status(f"Updated {widget}." if changed else "Nothing to change.")
 
 
 @command("delete")
@@ -255,13 +272,13 @@ def delete(target: WidgetName, yes: bool) -> None:
         hint = "widget-catalog yank withdraws it and keeps it readable."
         question = f"Delete {target} permanently? ({hint})"
     else:
-        raise CommandError(f"{quoted(target.version)} is not a version such as 1.4.0.")
+        raise click.UsageError(f"{quoted(target.version)} is not a version such as 1.4.0.")
     confirm(question, yes)
-    before, after = moderation.delete(database(), local_actor(), target)
+    latest = moderation.delete(database(), local_actor(), target)
     print_status(f"Deleted {target}.")
     numbers = "The numbers of its versions" if target.version is None else "Its number"
     print_status(
         f"{numbers} can be published again only with the same bundle: clients may have it cached."
     )
     if target.version is not None:
-        print_latest(target.widget, before, after)
+        print_latest(target.widget, latest)

@@ -1,67 +1,57 @@
-"""widget-catalog gc: removes bundles that no version uses."""
+"""widget-catalog gc: removes bundles that no version uses, and compresses the others."""
 
-import click
-
-from ..files import packs
-from ..store.write.audit import local_actor
-from ..store.write.held_bundles import release_bundles
+from ..domain.messages import plural
+from ..store.bundles.compressed import compress_bundle, needs_compression
+from ..store.read.audit import local_actor
+from ..store.read.stored_bundles import stored_hashes, used_hashes
 from ..store.write.mirrored import remove_gone
-from ..text import plural
-from .base import bundles, command, database, print_status
-
-# In a dry run, without those of copies that gc would remove.
-USED_HASHES = """
-SELECT sha256_hash FROM (
-    SELECT widget_id, sha256_hash FROM version
-    UNION SELECT widget_id, picture ->> 'sha256Hash' FROM about)
-JOIN widget ON widget.id = widget_id LEFT JOIN mirrored USING (widget_id)
-WHERE NOT :dry_run OR listed OR gone IS NOT 1
-"""
+from .base import command
+from .context import bundles, database
+from .options import dry_run_option
+from .output import print_status
 
 
 @command("gc")
-@click.option(
-    "--release",
-    is_flag=True,
-    help="Also point versions whose bundle is missing here to their original URL again.",
-)
-@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-def gc(release: bool, dry_run: bool) -> None:
-    """Remove bundles and pictures that are not used.
+@dry_run_option
+def gc(dry_run: bool) -> None:
+    """Remove unused bundles and pictures, and compress the others.
 
     Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
-    their bundles. The bundles of other unlisted widgets and of yanked versions are kept.
+    their bundles. The bundles of other unlisted widgets and of yanked versions are kept. Bundles
+    that an earlier release stored are compressed for clients that accept gzip.
     """
     with bundles().locked():
         if database().is_cluster:
             # The local file may lack a version that another node has published.
             database().check_writes()
         gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
-        # After it: a mirror may have listed a copy again while it waited.
+        # Read the hashes after that: a mirror may have listed a copy again meanwhile.
         with database().read() as connection:
-            rows = connection.execute(USED_HASHES, {"dry_run": dry_run})
-            used = {sha256 for (sha256,) in rows}
-            held = packs.held_hashes(connection)
+            used = used_hashes(connection, dry_run=dry_run)
         unused = {*bundles().hashes()} - used
         partials = bundles().incomplete()
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
-        missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
-        released = database().transact(
-            lambda transaction: release_bundles(transaction, missing, "release"),
-            local_actor(),
-            dry_run=dry_run,
-        )
         if not dry_run:
-            for path in (*map(bundles().path, unused), *partials):
+            for sha256 in unused:
+                bundles().remove(sha256)
+            for path in (*partials, *bundles().orphaned()):
                 path.unlink(missing_ok=True)
+    # Compress without the lock, so that publications need not wait.
+    compressed = compress_older(dry_run=dry_run)
     removed = "Would remove" if dry_run else "Removed"
     if gone:
         print_status(f"{removed} {plural(gone, 'widget')} that the upstream no longer shows.")
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
     if partials:
         print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")
-    if release:
-        print_status(
-            f"{'Would release' if dry_run else 'Released'} {plural(released, 'version')} whose "
-            f"bundle is not in {bundles().name}."
-        )
+    if compressed:
+        count = plural(compressed, "bundle")
+        print_status(f"{'Would compress' if dry_run else 'Compressed'} {count}.")
+
+
+def compress_older(*, dry_run: bool) -> int:
+    """Compress the bundles that an earlier release stored; return their number."""
+    with database().read() as connection:
+        stored = stored_hashes(connection)
+    older = [sha256 for sha256 in stored if needs_compression(bundles(), sha256)]
+    return len(older) if dry_run else sum(compress_bundle(bundles(), each) for each in older)

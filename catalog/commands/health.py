@@ -1,4 +1,4 @@
-"""widget-catalog health: whether a service can be used."""
+"""widget-catalog health: checks whether a service can be used."""
 
 import json
 import os
@@ -6,17 +6,18 @@ from contextlib import closing
 
 import click
 
-from ..server_option import check_server_url, named_ca, named_server
+from ..domain.messages import NotAllowedError
 from ..settings import read_setting
-from ..text import NotAllowedError, escape_unprintable
-from .base import CommandError, command, print_status
-from .names import ValidatedType
+from .base import command
+from .options import ValidatedType
+from .output import CommandError, print_status
+from .server_option import check_server_url, named_ca, named_server
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
 # A wildcard address is served on the loopback interface too.
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
-# More than any response of the service has.
+# Larger than any response of the service.
 MAX_BODY = 10_000  # bytes
 NOT_OURS = ", but not as a widget catalog does"
 
@@ -39,15 +40,15 @@ def parse_url(text: str) -> str:
     default=5,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds to wait for the response.",
+    help="Wait at most this long for the response.",
 )
 @click.pass_context
 def health(context: click.Context, url: str | None, timeout: float) -> None:
     """Check whether a service can be used.
 
-    URL is its base URL, or unix:PATH for a Unix socket; by default it is that of --server, or has
-    the CATALOG_HOST and CATALOG_PORT of the environment. Exit code 0 if the service can read and
-    write its catalog, else 1 with the reason.
+    URL is the base URL of the service, or unix:PATH for a Unix socket. Without it, the command asks
+    the service of --server, or else the one at CATALOG_HOST and CATALOG_PORT. The exit status is 0
+    if the service can read and write its catalog, and 1 with the reason if it cannot.
     """
     if url and "server" in context.meta:
         raise click.UsageError("Use either URL or --server.")
@@ -62,7 +63,7 @@ def configured_url() -> str:
     """Return the URL of the service that has the same environment."""
     host, port = read_setting("HOST", os.environ), read_setting("PORT", os.environ)
     if not port:
-        raise CommandError("CATALOG_PORT is 0; state the URL of the service.")
+        raise CommandError("CATALOG_PORT is 0. Specify the URL of the service.")
     host = LOOPBACK.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -70,8 +71,9 @@ def configured_url() -> str:
 def check_service(url: str, timeout: float, ca: str | None) -> None:
     """Raise CommandError with the reason unless the service responds that it is ok."""
     # Few commands need urllib3 and TLS, which the imported modules need.
-    from ..http_client import HttpClient, TransferError
-    from ..tls import CertificatesError
+    from ..system.http_client import HttpClient
+    from ..system.http_connections import TransferError
+    from ..system.tls import CertificatesError
 
     try:
         with closing(HttpClient(url, ca, seconds=timeout, max_bytes=MAX_BODY)) as client:
@@ -79,7 +81,7 @@ def check_service(url: str, timeout: float, ca: str | None) -> None:
     except CertificatesError as error:
         raise CommandError(f"{error}.") from None
     except TransferError as error:
-        raise CommandError(error.sentence(url)) from None
+        raise CommandError(f"{url} {error}.") from None
     try:
         reported = json.loads(response.body)
         if (response.status, reported["status"]) == (200, "ok"):
@@ -87,4 +89,4 @@ def check_service(url: str, timeout: float, ca: str | None) -> None:
         text = f"is {reported['status']}: {reported['error']}"
     except (ValueError, TypeError, LookupError, RecursionError):
         text = f"responded {response.status} to {PATH}{NOT_OURS if response.status == 200 else ''}."
-    raise CommandError(f"{url} {escape_unprintable(text)}")
+    raise CommandError(f"{url} {text}")

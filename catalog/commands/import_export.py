@@ -1,44 +1,40 @@
 """widget-catalog init, import, export: creates the catalog, reads catalog files and writes them."""
 
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO, cast
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
 import click
 
-from ..atomic_files import atomic_replace
-from ..documents import Document, DocumentError, check_new_document
-from ..files.demo import create_demo
-from ..files.jsonl import CatalogReader, total_size
+from ..domain.documents import Document, DocumentError, check_new_document
+from ..domain.messages import plural
+from ..files.checked_documents import CheckedFiles, check_files
+from ..files.imported_packs import catalog_files, is_pack, store_bundles
+from ..files.jsonl import read_demo, total_size
+from ..store.bundles.bundles import Bundles
 from ..store.connection.sqlite import today
-from ..store.read.export import catalog_lines
-from ..store.read.selection import IS_SELECTED, Selection
-from ..store.write.audit import local_actor
-from ..store.write.imports import import_documents
-from .base import (
-    CommandError,
-    bundles,
-    command,
-    database,
-    dry_run_option,
-    file_name,
-    format_counts,
-    print_status,
-    progress_bar,
-)
-from .selection import select_widgets, selection_options
+from ..store.read.audit import local_actor
+from ..store.read.export import catalog_lines, count_selected
+from ..store.read.selection import Selection
+from ..store.write.demo import create_demo
+from ..store.write.imports import ImportReport, TooLargeWidgetsError, import_documents
+from ..store.write.pruning import Others, find_others
+from .base import command
+from .context import bundles, database
+from .options import dry_run_option, select_widgets, selection_options
+from .output import CommandError, confirm, format_counts, print_status, progress_bar
+from .output_file import EXPORT, force_option, open_output
 
 
 @command("init")
-@click.option("--demo", is_flag=True, help="Fill a new database with the demo catalog.")
+@click.option("--demo", is_flag=True, help="Fill the new database with the demo catalog.")
 def init(demo: bool) -> None:
     """Create the database.
 
-    An existing database is not changed.
+    An existing database stays as it is.
     """
     if database().exists():
         database().check()
@@ -51,7 +47,8 @@ def create_database(demo: bool) -> None:
     """Create the database, empty or with the demo catalog."""
     versions: list[int] = []
     if demo:
-        documents = create_demo(database(), bundles(), today())
+        documents = read_demo()
+        create_demo(database(), bundles(), documents, today())
         versions = [len(document.versions) for document in documents]
     else:
         database().create()
@@ -61,128 +58,150 @@ def create_database(demo: bool) -> None:
 
 @command("import")
 @click.argument("files", metavar="FILE...", type=click.File("rb"), nargs=-1, required=True)
-@click.option("--prune", is_flag=True, help="Also remove widgets and versions the files lack.")
+@click.option(
+    "--prune", is_flag=True, help="Finally remove the widgets and versions that the files lack."
+)
+@click.option(
+    "--set-counts",
+    is_flag=True,
+    help="Set every downloadCount of the files, even if it is lower than the stored one.",
+)
+@click.option("--yes", is_flag=True, help="Remove without confirmation.")
 @dry_run_option
-def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
-    """Add and update widgets from catalog files.
+def import_(
+    files: tuple[BinaryIO, ...], prune: bool, set_counts: bool, yes: bool, dry_run: bool
+) -> None:
+    """Add and update widgets from catalog files and packs.
 
-    FILE is JSON Lines, one widget document per line, or - for standard input. If anything in the
-    files is invalid, nothing is imported.
+    FILE is JSON Lines, one widget document per line, or a pack, whose bundles and pictures are
+    stored too; - is standard input. If anything in the files is invalid, nothing is imported. A
+    downloadCount never lowers the stored one. If the import is interrupted, run it again to
+    complete it.
     """
     database().check()
-    # The write lock must not wait for the program that writes to a pipe.
-    files = tuple(map(_seekable, files))
-    if database().is_cluster:
-        _validate(files)
-    reader, total = CatalogReader(files, check_new_document), total_size(files)
-    try:
-        with progress_bar("Importing") as on_progress:
-            report = import_documents(
-                database(),
-                local_actor(),
-                _batches(reader, prune, lambda: on_progress(reader.bytes_read, total)),
-                prune=prune,
-                dry_run=dry_run,
-            )
-    except DocumentError as error:
-        raise reader.all_problems() from error
+    stored = 0
+    with ExitStack() as stack:
+        temporary_file = stack.enter_context(TemporaryFile())
+        incoming = None
+        catalogs: Sequence[BinaryIO] = files
+        if any(map(is_pack, files)):
+            incoming = stack.enter_context(bundles().incoming())
+            with progress_bar("Reading") as on_progress:
+                catalogs = stack.enter_context(catalog_files(files, incoming, on_progress))
+        checked = _check(catalogs, temporary_file, incoming)
+        others = _find_others(checked, yes=yes or dry_run) if prune else None
+        report = _write(checked, others, set_counts, dry_run)
+        if incoming and not dry_run:
+            batches = checked.batches(checked.sizes)
+            stored = store_bundles(database(), bundles(), incoming, batches, local_actor())
     counts = format_counts(report.widgets, report.versions)
     unchanged = report.widgets - report.added - report.changed
     print_status(
         f"{'Would import' if dry_run else 'Imported'} {counts}: {report.added} added, "
         f"{report.changed} changed, {unchanged} unchanged."
     )
-    if prune:
-        counts = format_counts(report.removed_widgets, report.removed_versions)
+    if stored:
+        print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
+    if others:
+        counts = format_counts(*others.sizes())
         print_status(f"{'Would remove' if dry_run else 'Removed'} {counts} of the others.")
 
 
-def _seekable(file: BinaryIO) -> BinaryIO:
-    """Return the file, or a temporary copy of one that cannot be read again, such as a pipe."""
-    if file.seekable():
-        return file
-    copy = NamedTemporaryFile()  # noqa: SIM115
-    shutil.copyfileobj(file, copy)
-    copy.seek(0)
-    # For messages.
-    copy.name = file_name(file)
-    return cast(BinaryIO, copy)
+def _check(
+    files: Sequence[BinaryIO], temporary_file: BinaryIO, incoming: Bundles | None
+) -> CheckedFiles:
+    """Validate the files, and print the warnings."""
+    total = total_size(files)
+    with progress_bar("Checking") as on_progress:
+
+        def on_batch(batch: Sequence[Document], bytes_read: int) -> None:
+            _print_warnings(batch)
+            on_progress(bytes_read, total)
+
+        check = partial(_check_new_document, [bundles(), *([incoming] if incoming else [])])
+        return check_files(files, temporary_file, check, on_batch)
 
 
-def _validate(files: Sequence[BinaryIO]) -> None:
-    """Raise CatalogFileError unless the files are valid: a cluster writes them in parts."""
-    reader = CatalogReader(files, check_new_document)
+def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
+    """Return what --prune removes, after confirmation."""
+    if not checked.sizes:
+        raise CommandError("The files contain no widget; --prune would remove the whole catalog.")
+    others = find_others(database(), checked.sizes, checked.batches(checked.sizes))
+    widgets, versions = others.sizes()
+    if widgets or versions:
+        lacked = f"{plural(widgets, 'widget')} and {plural(versions, 'version')} of other widgets"
+        confirm(f"The files lack {lacked}. Remove them?", yes)
+    return others
+
+
+def _write(
+    checked: CheckedFiles, others: Others | None, set_counts: bool, dry_run: bool
+) -> ImportReport:
+    """Import the documents; after an error, print how many of them were written."""
+    written = 0
     try:
-        for _ in reader.batches(database().part_size):
-            pass
-    except DocumentError as error:
-        raise reader.all_problems() from error
-    for file in files:
-        file.seek(0)
+        with progress_bar("Importing") as show_progress:
+
+            def on_progress(done: int, total: int) -> None:
+                nonlocal written
+                written = done
+                show_progress(done, total)
+
+            return import_documents(
+                database(),
+                bundles(),
+                local_actor(),
+                checked,
+                on_progress,
+                others=others,
+                sets_counts=set_counts,
+                dry_run=dry_run,
+            )
+    except TooLargeWidgetsError as error:
+        raise CommandError(*error.problems) from error
+    except BaseException:
+        if written and not dry_run:
+            print_status(
+                f"{written} of {plural(len(checked.sizes), 'widget')} were imported. Run the "
+                "import again to complete it."
+            )
+        raise
 
 
-def _batches(
-    reader: CatalogReader, prune: bool, on_batch: Callable[[], None]
-) -> Iterator[list[Document]]:
-    """Yield the documents of the files in batches, and print their warnings."""
-    for batch in reader.batches(database().part_size):
-        for document in batch:
-            for warning in document.warnings:
-                print_status(f"Warning: {document.path}: {warning}.")
-        yield batch
-        on_batch()
-    if prune and not reader.places:
-        raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
+def _print_warnings(documents: Sequence[Document]) -> None:
+    for document in documents:
+        for warning in document.warnings:
+            print_status(f"Warning: {document.path}: {warning}.")
 
 
-COUNT_SELECTED = f"""
-SELECT count(*), (
-    SELECT count(*) FROM version JOIN widget ON widget.id = widget_id WHERE {IS_SELECTED})
-FROM widget WHERE {IS_SELECTED}
-"""
+def _check_new_document(directories: Sequence[Bundles], value: object) -> Document:
+    """Return the document; a file that it names as its picture must be what it describes.
+
+    Other pictures are examined when their files arrive.
+    """
+    document = check_new_document(value)
+    picture = json.loads((document.about or {}).get("picture") or "{}")
+    for each in directories if picture else ():
+        if each.has(picture["sha256Hash"]) and not each.has_picture(picture):
+            raise DocumentError([f"{picture['sha256Hash']} is not the picture that it describes"])
+    return document
 
 
 @command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @selection_options
-def export(file: str, **selected: Any) -> None:
+@force_option
+def export(file: str, force: bool, **selected: Any) -> None:
     """Write the catalog to a file.
 
-    Without FILE it goes to standard output; the command import reads it back. Options select some
-    of the widgets.
+    Without FILE, the command writes to standard output. The command import reads an export back.
+    FILE may be an earlier export, which is replaced; any other file is refused.
     """
     with database().read() as connection:
         paths = select_widgets(connection, Selection(**selected))
-        widgets, versions = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
-        with open_output(file) as output:
+        widgets, versions = count_selected(connection, paths)
+        with open_output(file, EXPORT, force=force) as output:
             for line in catalog_lines(connection, paths):
                 output.write(line.encode())
     if file != "-":
         print_status(f"Exported {format_counts(widgets, versions)} to {file}.")
-
-
-@contextmanager
-def open_output(file: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard output for -, to write to.
-
-    A regular file is replaced when the block ends without an error; a device is written directly.
-    """
-    path = Path(file)
-    try:
-        if file == "-" and sys.stdout is None:
-            raise CommandError("Standard output is closed; name a FILE.")
-        if file == "-":
-            yield sys.stdout.buffer
-        elif database().is_same_file(path):
-            raise CommandError(f"{file} is the catalog itself.")
-        elif path.exists() and not path.is_file():
-            with path.open("wb") as device:
-                yield device
-        else:
-            with atomic_replace(path) as new, new.open("wb") as output:
-                yield output
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        output_name = "Standard output" if file == "-" else file
-        raise CommandError(f"{output_name} cannot be written: {error.strerror}.") from error

@@ -1,33 +1,40 @@
 """The commands list and show: the catalog as the operator or, with --server, everybody sees it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from ..changes import WidgetName
-from ..documents import Json
-from ..manifests import LINK_KEYS
+from ..domain.changes import WidgetName, is_version_or_range
+from ..domain.documents import Json
+from ..domain.folding import fold, folded_words
+from ..domain.manifests import LINK_KEYS
+from ..domain.messages import plural, quoted
 from ..store.read import json_sql
-from ..store.write.lookup import match_versions
-from ..text import fold, plural
-from .base import TEXT, WIDGET_OR_VERSION, command, json_option, print_status
-from .catalogs import open_catalog, resolve_name
-from .terminal import format_json, format_table, replace_unprintable
+from ..store.read.lookup import match_versions
+from .base import command
+from .catalogs import DatabaseCatalog, open_catalog, resolve_name
+from .options import SCOPE, TEXT, WIDGET_OR_VERSION, json_option, list_option
+from .output import print_json, print_lines, print_status
+from .terminal import format_table, replace_unprintable
 
 
 @command("list", remote=True)
 @click.argument("words", nargs=-1, type=TEXT)
-@click.option("--scope", type=TEXT, help="Only widgets of this scope.")
-@click.option("--unlisted", is_flag=True, help="Only unlisted widgets.")
+@list_option("--scope", "scopes", type=SCOPE, help="List only widgets of this scope.")
+@click.option("--unlisted", is_flag=True, help="List only unlisted widgets.")
 @click.option(
     "--sort",
     type=click.Choice(["name", "installs", "updated", "created"]),
     default="name",
-    help="The order, by default of the names; installs and dates begin with the greatest.",
+    show_default=True,
+    help="Sort by scope/name, or by installs or a date with the greatest first.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N widgets.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N widgets.")
 @json_option
 def list_(
     words: tuple[str, ...],
-    scope: str | None,
+    scopes: tuple[str, ...],
     unlisted: bool,
     sort: str,
     limit: int | None,
@@ -35,23 +42,38 @@ def list_(
 ) -> None:
     """List widgets, or find them by words.
 
-    Each of the WORDS must occur in the display name, the description or scope/name; case and
-    accents are ignored. A service shows its listed widgets only.
+    Each of the WORDS must occur in the display name, the description or scope/name. Case and
+    accents are ignored. With --server, the command lists what the service shows to everybody.
     """
-    folded = fold(" ".join(words)).split()
-    # All are read: the search of a service finds no words in scope/name.
-    listed = open_catalog().read_list(scope, unlisted, sort)
-    found = [each for each in listed if has_words(each, folded)] if folded else listed
-    if sort in ("name", "installs"):
+    folded = folded_words(" ".join(words))
+    catalog = open_catalog()
+    scope = scopes[0] if len(scopes) == 1 else None
+    total = None
+    if isinstance(catalog, DatabaseCatalog):
+        listed = catalog.read_list(scope, sort, unlisted=unlisted)
+    elif unlisted:
+        raise click.UsageError("A service shows only listed widgets; omit --unlisted.")
+    elif folded or len(scopes) > 1:
+        # Read all widgets: the search of a service does not find words in scope/name.
+        listed, _ = catalog.read_list(scope, sort)
+    else:
+        listed, total = catalog.read_list(scope, sort, limit)
+    found = [
+        each
+        for each in listed
+        if has_words(each, folded) and (not scopes or each["scope"] in scopes)
+    ]
+    # A service does not show when a widget was created, so both kinds of catalog sort by it.
+    if sort != "created":
         found.sort(key=lambda each: (each["scope"], each["name"]))
-    if sort == "installs":
-        found.sort(key=installs_or_less, reverse=True)
-    widgets, total = found[:limit], len(found)
+        found.sort(key=SORT_KEYS[sort], reverse=True)
+    widgets = found[:limit]
+    total = len(found) if total is None else total
     if json_output:
-        click.echo(format_json(widgets))
+        print_json(widgets)
         return
     if widgets:
-        click.echo("\n".join(format_widgets(widgets)))
+        print_lines(*format_widgets(widgets))
     shown = f"{len(widgets)} of " if len(widgets) < total else ""
     print_status(f"{shown}{plural(total, 'widget')}.")
 
@@ -63,9 +85,16 @@ def has_words(widget: Json, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def installs_or_less(widget: Json) -> int:
-    """Return the installs of a widget; if they are unknown, fewer than those of any other."""
+def install_sort_key(widget: Json) -> int:
+    """Return the installs of a widget; unknown ones sort below 0."""
     return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
+
+
+SORT_KEYS: dict[str, Callable[[Json], Any]] = {
+    "name": lambda widget: 0,
+    "installs": install_sort_key,
+    "updated": lambda widget: widget["updatedAt"] or "",
+}
 
 
 def format_widgets(widgets: list[Json]) -> list[str]:
@@ -101,17 +130,21 @@ def widget_marks(widget: Json) -> str:
 def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     """Show a widget with its versions.
 
-    For a version, or an npm range of them such as acme/clock@1.x, and with --long, also the URL,
-    hash, license and permissions of each version.
+    Given a version or an npm range such as acme/clock@1.x, or with --long, the command also shows
+    the URL, hash, license and permissions of each version.
     """
     catalog = open_catalog()
     target = resolve_name(catalog, target)
+    if target.version is not None and not is_version_or_range(target.version):
+        raise click.UsageError(
+            f"{quoted(target.version)} is neither a version nor a range of versions."
+        )
     shown = catalog.read_document(target)
     latest = json_sql.latest_version(shown["versions"])
     if target.version is not None:
         shown["versions"] = match_versions(shown["versions"], target)
     if json_output:
-        click.echo(format_json(shown))
+        print_json(shown)
         return
     installs = catalog.read_installs(target, days=7)
     by_version = (
@@ -121,7 +154,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         entry["installs"] = by_version.get(entry["version"], 0 if installs else "unknown")
     fields, about = shown["widget"], shown.get("about", {})
     path = f"{target.scope}/{target.name}"
-    click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
+    print_lines(f"{replace_unprintable(fields['displayName'])} ({path})")
     print_fields(
         description=fields["description"],
         icon=fields["icon"],
@@ -131,14 +164,14 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         created=fields["createdAt"],
         **catalog.read_origin(target),
         **{key: about[key] for key in LINK_KEYS if about.get(key)},
+        **({"keywords": ", ".join(about["keywords"])} if about.get("keywords") else {}),
     )
     if target.version is not None or long_output:
         for entry in shown["versions"]:
-            click.echo(f"\n{path}@{entry['version']}")
+            print_lines("", f"{path}@{entry['version']}")
             print_version(entry, fields, latest)
     elif shown["versions"]:
-        click.echo()
-        click.echo("\n".join(format_versions(shown["versions"], latest)))
+        print_lines("", *format_versions(shown["versions"], latest))
 
 
 def format_installs(count: int | None, installs: Json | None) -> str:
@@ -154,7 +187,7 @@ def print_fields(**values: object) -> None:
     """Print each value on a line with its label; null is printed as none."""
     for label, value in values.items():
         text = "none" if value is None else replace_unprintable(str(value))
-        click.echo(f"  {label + ':':13}{text}")
+        print_lines(f"  {label + ':':13}{text}")
 
 
 def print_version(entry: Json, widget: Json, latest: str | None) -> None:

@@ -1,46 +1,53 @@
-"""widget-catalog log: the record of changes."""
+"""widget-catalog log: prints the audit log."""
 
 import json
 
 import click
 
-from ..changes import WidgetName
-from ..documents import Json
-from ..semver_ranges import MAX_SAFE_INTEGER
-from ..validators import check_timestamp
-from .base import WIDGET, command, json_option, print_status
+from ..domain.changes import WidgetName
+from ..domain.documents import Json
+from ..domain.semver_ranges import MAX_SAFE_INTEGER
+from ..domain.validators import check_timestamp
+from .base import command
 from .catalogs import open_catalog
-from .names import ValidatedType
-from .terminal import format_json, replace_unprintable
+from .options import WIDGET, ValidatedType, json_option
+from .output import print_json, print_lines, print_status
+from .terminal import replace_unprintable
 
 SINCE = ValidatedType("time", check_timestamp)
 
 
 @command("log", remote=True)
 @click.argument("widget", type=WIDGET, required=False)
-@click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N changes.")
+@click.option("--since", type=SINCE, help="Print only changes from this time on, in ISO 8601.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print only the newest N changes.",
+)
 @json_option
 def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 
-    Without WIDGET, all changes of the catalog and its tokens; with --server, those in the scopes of
-    your token. Installs are not recorded.
+    The audit log has every change of the catalog and of its tokens. With WIDGET, the command prints
+    only changes of that widget. With --server, it prints those of the widgets that your token is
+    for. Installs are not recorded.
     """
     entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()
     if json_output:
-        click.echo(format_json(entries))
+        print_json(entries)
         return
     if not entries:
-        print_status(f"No change{f' of {widget}' if widget else ''} is recorded.")
+        print_status(f"The audit log has no entries{f' for {widget}' if widget else ''}.")
     for entry in entries:
-        click.echo(replace_unprintable(format_entry(entry)))
+        print_lines(replace_unprintable(format_entry(entry)))
 
 
 def format_entry(entry: Json) -> str:
     """Return the line of a change: time, actor, action, target, and values before and after."""
-    actor = entry["actor"] if entry["kind"] == "local" else f"token {entry['actor']}"
+    actor = entry["actor"] if entry["kind"] == "local" else f"{entry['kind']} {entry['actor']}"
     words = [entry["at"], actor, entry["action"]]
     if entry["scope"] is not None:
         words.append(str(WidgetName(entry["scope"], entry["name"], entry["version"])))

@@ -1,4 +1,4 @@
-"""widget-catalog login, logout, whoami: the token of this user for a service."""
+"""widget-catalog login, logout and whoami: the token of this user at a service."""
 
 import os
 import shlex
@@ -6,61 +6,66 @@ import sys
 
 import click
 
-from ..documents import Json
+from ..domain.documents import Json
+from ..domain.messages import quoted
 from ..remote.token_file import VARIABLE, check_token, read_logins, store_login, token_file
-from ..server_option import SERVER_VARIABLE, Server, named_server
-from .base import command, json_option, print_status
+from .base import command
 from .catalogs import open_remote
-from .durations import describe_expiry
-from .terminal import format_json, replace_unprintable
+from .options import json_option
+from .output import describe_expiry, print_json, print_lines, print_status
+from .server_option import SERVER_VARIABLE, Server, named_server
+from .terminal import replace_unprintable
 
 
 def require_server() -> Server:
-    """Return the service that an option or the variable names; raise UsageError if none does."""
+    """Return the service that --server or CATALOG_SERVER names; raise UsageError if none does."""
     server = named_server(click.get_current_context())
     if server is None:
-        raise click.UsageError("Name the service: --server URL.")
+        raise click.UsageError("Specify the service with --server URL.")
     return server
 
 
 @command("login", remote=True)
-# An argument would be reported by click, with the token.
+# Without this, click would print the token in its error about an unexpected argument.
 @click.argument("arguments", nargs=-1, metavar="")
 def login(arguments: tuple[str, ...]) -> None:
     """Store a token for a service.
 
-    The token is asked for or, without a terminal, read from standard input. It is stored in a file
-    that only you may read, in ~/.config/widget-catalog. The variable CATALOG_TOKEN has precedence.
-    The file of --ca is remembered with it.
+    At a terminal the command asks for the token; otherwise it reads it from standard input. The
+    token is stored in a file that only you can read, in ~/.config/widget-catalog, together with the
+    path of the --ca file. The variable CATALOG_TOKEN takes precedence over the stored token.
     """
     if arguments:
-        raise click.UsageError("The token is no argument, which others could see: type or pipe it.")
+        raise click.UsageError(
+            "Do not pass the token as an argument: other users could see it. Type or pipe it."
+        )
     server = require_server()
-    service = open_remote(server).service
+    catalog = open_remote(server)
+    service = catalog.service
     if sys.stdin is not None and sys.stdin.isatty():
         text = click.prompt("Token", hide_input=True, err=True)
     else:
         text = sys.stdin.readline() if sys.stdin is not None else ""
     service.token = check_token(text, "The input")
-    session = service.request("GET", "/api/session")
+    session = catalog.read_session()
     store_login(server.url, service.token, server.ca)
     validity = describe_expiry(session["expiresAt"])
     print_status(f"Logged in to {service.url} with the token {session['token']}, {validity}.")
-    print_status(f"It is stored in {token_file()}.")
+    print_status(f"The token is stored in {token_file()}.")
     if not os.environ.get(SERVER_VARIABLE):
         line = f"export {SERVER_VARIABLE}={shlex.quote(service.url)}"
-        print_status(f"To leave out --server from now on: {line}")
+        print_status(f"To use this service without --server: {line}")
     if os.environ.get(VARIABLE):
-        print_status(f"{VARIABLE} is set, and has precedence over it.")
+        print_status(f"{VARIABLE} is set, and takes precedence over the stored token.")
 
 
 @command("logout", remote=True)
 def logout() -> None:
-    """Remove the stored token for a service; it stays valid."""
+    """Remove the stored token for a service; the token stays valid."""
     url = require_server().url
     if url in read_logins():
         store_login(url, None)
-        print_status(f"Removed the token for {url}; to end it, revoke it at the service.")
+        print_status(f"Removed the token for {url}. It stays valid until it is revoked there.")
     else:
         print_status(f"There is no stored token for {url}.")
 
@@ -68,19 +73,31 @@ def logout() -> None:
 @command("whoami", remote=True)
 @json_option
 def whoami(json_output: bool) -> None:
-    """Show your token at a service: its name, rights and expiry.
+    """Show the name, permissions and expiry of your token.
 
-    Exit code 1 if the service does not accept it, so it is a good first step of a job.
+    In a job without a secret, show its trust and the claims of its id token. Exit with status 1 if
+    the service does not accept the token: a good first step of a job.
     """
-    session: Json = open_remote(require_server()).service.request("GET", "/api/session")
+    session = open_remote(require_server()).read_session()
     if json_output:
-        click.echo(format_json(session))
+        print_json(session)
         return
+    # A service before release 1.1 has no trusts.
+    claims = {f"claim {key}": quoted(each) for key, each in session.get("claims", {}).items()}
     lines = {
-        "token": session["token"],
-        "scopes": ", ".join(session["scopes"]) or "all",
+        "trust" if claims else "token": session["token"],
+        **format_targets(session),
         "permissions": ", ".join(session["permissions"]),
         "expires": session["expiresAt"] or "never",
+        **claims,
     }
     for label, text in lines.items():
-        click.echo(replace_unprintable(f"{label + ':':13}{text}"))
+        print_lines(replace_unprintable(f"{label + ':':13}{text}"))
+
+
+def format_targets(session: Json) -> dict[str, str]:
+    """Return the scopes and widgets that a token is for, as lines to print."""
+    # A service before release 1.1 has no tokens for single widgets.
+    scopes, widgets = session["scopes"], session.get("widgets", [])
+    lines = {"scopes": ", ".join(scopes), "widgets": ", ".join(widgets)}
+    return {label: text for label, text in lines.items() if text} or {"scopes": "all"}

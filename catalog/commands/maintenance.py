@@ -6,47 +6,56 @@ from pathlib import Path
 
 import click
 
-from ..store import backups
-from ..store.check import check_bundles, check_catalog, find_elsewhere, find_unusual, repair_derived
-from ..text import plural
-from .base import CommandError, bundles, command, confirm, database, json_option, print_status
+from ..domain.messages import plural
+from ..settings import served_url
+from ..store.maintenance import backups
+from ..store.maintenance.check import check_catalog, find_unusual, repair_derived
+from ..store.maintenance.check_bundles import check_bundle_urls, check_bundles, find_elsewhere
+from .base import command
+from .context import bundles, database, files
+from .options import json_option
+from .output import CommandError, confirm, print_json, print_lines, print_status
+from .output_file import BACKUP, check_replaceable, force_option
 from .retention import add_dated, check_target, directory_option, keep_option
-from .terminal import format_json, replace_unprintable
+from .terminal import replace_unprintable
 
 
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
-@click.option(
-    "--repair", is_flag=True, help="First write the rows again that are derived from others."
-)
-@click.option("--offline", is_flag=True, help="Report versions whose bundle is not here.")
+@click.option("--repair", is_flag=True, help="Rebuild derived rows first.")
+@click.option("--offline", is_flag=True, help="Report versions whose bundle is not stored here.")
 @json_option
 def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
-    Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
-    if there is one. An sdkVersion that is not an npm range is a warning, and so is a version that
-    is published in the future. After a change with another program, such as the sqlite3 shell, use
-    --repair.
+    Read the whole database and every stored bundle, and print a line for each problem. The exit
+    status is 1 if there is a problem. An sdkVersion that is not an npm range is a warning, and so
+    is a version that is published in the future.
+
+    After changes by another program, such as the sqlite3 shell, use --repair.
     """
     if repair:
         repair_derived(database())
-        print_status("Wrote the derived rows again.")
-    findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
+        print_status("Rebuilt the derived rows.")
+    problems = chain(
+        check_catalog(database()),
+        check_bundles(database(), bundles()),
+        check_bundle_urls(database(), served_url(files().config)),
+    )
     if offline:
         reason = "its bundleUrl points elsewhere, so it needs a network"
-        findings = chain(findings, (f"{each}: {reason}." for each in find_elsewhere(database())))
+        problems = chain(problems, (f"{each}: {reason}." for each in find_elsewhere(database())))
     warnings = find_unusual(database(), bundles())
     if strict:
-        findings, warnings = chain(findings, warnings), iter(())
+        problems, warnings = chain(problems, warnings), iter(())
     if json_output:
-        report = {"problems": list(findings), "warnings": list(warnings)}
-        click.echo(format_json(report))
+        report = {"problems": list(problems), "warnings": list(warnings)}
+        print_json(report)
         found, warned = map(len, report.values())
     else:
-        found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)
+        found, warned = _print_each(problems), _print_each(f"Warning: {each}" for each in warnings)
     if found:
-        raise CommandError(f"{plural(found, 'finding')} in {database().name}.")
+        raise CommandError(f"{plural(found, 'problem')} in {database().name}.")
     with_warnings = f", with {plural(warned, 'warning')}" if warned else ""
     print_status(f"{database().name} is in order{with_warnings}.")
 
@@ -55,7 +64,7 @@ def _print_each(sentences: Iterable[str]) -> int:
     """Print each sentence on a line; return their number."""
     number = 0
     for sentence in sentences:
-        click.echo(replace_unprintable(sentence))
+        print_lines(replace_unprintable(sentence))
         number += 1
     return number
 
@@ -64,15 +73,20 @@ def _print_each(sentences: Iterable[str]) -> int:
 @click.argument("file", type=click.Path(dir_okay=False), required=False)
 @directory_option
 @keep_option
-def backup(file: str | None, directory: Path | None, keep: int | None) -> None:
+@force_option
+def backup(file: str | None, directory: Path | None, keep: int | None, force: bool) -> None:
     """Copy the catalog to a file.
 
-    The copy is complete and checked, even while the service is in use. With --dir, it is also read
-    back from the disk before older ones are removed.
+    The copy is complete, even while the service is in use. It has no bundles: see pack. FILE may be
+    an earlier backup, which is replaced; any other file is refused.
+
+    With --dir, the command reads the copy back from the disk before it removes older ones.
     """
-    check_target(file, directory, keep)
+    check_target(file, directory, keep, force=force)
     done = f"Backed up {database().name}"
     if directory is None:
+        if not database().is_same_file(Path(str(file))):
+            check_replaceable(str(file), BACKUP, force=force)
         backups.backup(database(), Path(str(file)))
         print_status(f"{done} to {file}.")
         return
@@ -99,8 +113,8 @@ def restore(file: Path, yes: bool) -> None:
     print_moved(damaged)
     if damaged:
         print_status(
-            f"Tokens and the record of changes are those of {file}: revoke again what was revoked "
-            "since, see widget-catalog token list."
+            f"Tokens and the audit log are those of {file}. Tokens that were revoked after that "
+            "backup are valid again: see widget-catalog token list."
         )
 
 

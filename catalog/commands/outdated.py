@@ -4,13 +4,15 @@ from typing import BinaryIO
 
 import click
 
-from ..documents import Json
-from ..installed_list import read_installed_list
+from ..domain.documents import Json
+from ..domain.installed_list import read_installed_list
+from ..domain.messages import plural
 from ..store.read.updates import CURRENT
-from ..text import plural
-from .base import SDK, CommandError, command, file_name, json_option, print_status
+from .base import command
 from .catalogs import open_catalog
-from .terminal import format_json, format_table
+from .options import SDK, ValidatedType, json_option, parse_before
+from .output import CommandError, file_name, print_json, print_lines, print_status
+from .terminal import format_table
 
 # The longest names of so many widgets fit into the request line that a service accepts.
 BATCH = 20
@@ -18,15 +20,24 @@ BATCH = 20
 
 @command("outdated", remote=True)
 @click.argument("file", type=click.File("rb"))
-@click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
-@click.option("--exit-code", is_flag=True, help="End with exit code 1 if the table has a line.")
+@click.option("--sdk", type=SDK, required=True, help="Set the SDK version of the dashboard.")
+@click.option(
+    "--before",
+    type=ValidatedType("age or date", parse_before),
+    metavar="7d|DATE",
+    help="Ignore versions that are younger than this, or were published at this time or later.",
+)
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if the table has any row.")
 @json_option
-def outdated(file: BinaryIO, sdk: str, exit_code: bool, json_output: bool) -> None:
+def outdated(
+    file: BinaryIO, sdk: str, before: str | None, exit_code: bool, json_output: bool
+) -> None:
     """List the updates of installed versions.
 
-    FILE has one scope/name@version per line, or is a JSON lockfile; - is standard input. Empty
-    lines and lines that begin with # are ignored. The table omits versions that are current and
-    neither yanked nor deprecated, --json does not.
+    FILE has one scope/name@version per line, or is a JSON array of them or a JSON object of
+    scope/name to version; - is standard input. Empty lines and lines that begin with # are
+    ignored. The table omits versions that are up to date and neither yanked nor deprecated. The
+    output of --json has all versions.
     """
     installed, notice, error = read_installed_list(file.read().decode(errors="replace"))
     if error:
@@ -36,13 +47,15 @@ def outdated(file: BinaryIO, sdk: str, exit_code: bool, json_output: bool) -> No
     catalog = open_catalog()
     items: list[Json] = []
     for start in range(0, len(installed), BATCH):
-        items += catalog.find_updates(sdk, installed[start : start + BATCH])
+        items += catalog.find_updates(sdk, installed[start : start + BATCH], before)
+    if before and any(each["update"]["publishedAt"] >= before for each in items if each["update"]):
+        raise CommandError("The service ignores --before: its release is older than 1.1.0.")
     rows = [format_row(item) for item in items if find_status(item) != CURRENT]
     if json_output:
-        click.echo(format_json(items))
+        print_json(items)
     elif rows:
         headings = ("WIDGET", "INSTALLED", "STATUS", "UPDATE", "REASON")
-        click.echo("\n".join(format_table(headings, rows, shrink_first=4)))
+        print_lines(*format_table(headings, rows, shrink_first=4))
     if not json_output:
         count = sum(item["update"] is not None for item in items)
         print_status(f"{plural(count, 'update')} for {plural(len(items), 'installed version')}.")

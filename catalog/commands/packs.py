@@ -1,40 +1,39 @@
 """widget-catalog pack, unpack: the catalog with its bundles in one file."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from ..atomic_files import drop_from_memory
+from ..domain.messages import plural
 from ..files import packs
 from ..files.jsonl import CatalogFileError
-from ..files.unpack import Differences, OnProgress, unpack_bundles, unpack_catalog
-from ..store.bundles import open_private
-from ..store.check import find_elsewhere, find_missing_bundles
+from ..files.pack_reader import PackError
+from ..files.unpack import Differences, unpack_bundles, unpack_catalog
+from ..store.bundles.bundles import open_private
+from ..store.maintenance.check_bundles import find_elsewhere, find_missing_bundles
+from ..store.read.export import count_selected
 from ..store.read.selection import Selection
-from ..text import plural
-from .base import (
+from ..store.read.stored_bundles import stored_hashes
+from ..system.atomic_files import drop_from_memory
+from .base import command
+from .context import bundles, database
+from .maintenance import print_moved
+from .options import select_widgets, selection_options
+from .output import (
     CommandError,
-    bundles,
-    command,
     confirm,
-    database,
     file_name,
     format_counts,
     print_first,
     print_status,
     progress_bar,
 )
-from .import_export import COUNT_SELECTED, open_output
-from .maintenance import print_moved
+from .output_file import PACK, force_option, open_output
 from .retention import add_dated, check_target, directory_option, keep_option
-from .selection import select_widgets, selection_options
-
-# Of what unpack has removed.
-MAX_NAMES = 20
 
 
 @command("pack")
@@ -42,18 +41,23 @@ MAX_NAMES = 20
 @selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None, **selected: Any) -> None:
+@force_option
+def pack(
+    file: str | None, directory: Path | None, keep: int | None, force: bool, **selected: Any
+) -> None:
     """Write the catalog and its bundles to one file.
 
-    The command unpack makes a catalog of it on a machine without a network. A pack is a tar
-    archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
-    changes. Options select some of the widgets. With --dir, it is also read back from the disk
-    before older ones are removed.
+    The command unpack reads it back, for example on a machine without a network. A pack is a tar
+    archive, and the same catalog gives the same bytes. It has neither tokens nor the audit log.
+    FILE may be an earlier pack, which is replaced; any other file is refused.
+
+    With --dir, the command reads the pack back from the disk before it removes older ones.
     """
-    check_target(file, directory, keep)
+    check_target(file, directory, keep, force=force)
     selection = Selection(**selected)
     if directory is None:
-        print_status(f"{_write_pack(open_output(str(file)), selection)}.")
+        target = open_output(str(file), PACK, force=force)
+        print_status(f"{_write_pack(target, selection)}.")
     else:
         write = partial(_write_verified_pack, selection=selection, name=directory)
         add_dated(directory, ".pack", keep, write)
@@ -63,9 +67,9 @@ def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) 
     """Write a pack to the target, and return what it contains in words."""
     with database().read() as connection:
         paths = select_widgets(connection, selection)
-        packed = packs.held_hashes(connection, paths)
+        packed = stored_hashes(connection, paths)
         warn_of_elsewhere(find_elsewhere(database(), paths, packed))
-        widgets, _ = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        widgets, _ = count_selected(connection, paths)
         with target as output, progress_bar("Packing") as on_progress:
             packs.pack(connection, bundles(), output, on_progress, paths)
     return f"Packed {plural(widgets, 'widget')} and {plural(len(packed), 'bundle')}"
@@ -80,7 +84,7 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
         file.seek(0)
         try:
             packs.verify(file)
-        except packs.PackError as error:
+        except PackError as error:
             raise CommandError(f"{name}: {error}") from error
     return counts
 
@@ -95,30 +99,33 @@ def warn_of_elsewhere(versions: Sequence[str]) -> None:
 @click.option(
     "--bundles-only",
     is_flag=True,
-    help="Only store the bundles that the catalog names, such as after restore.",
+    help="Only store the bundles that the catalog names, as after restore.",
 )
 @click.option("--yes", is_flag=True, help="Replace an existing catalog without confirmation.")
 def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     """Replace the catalog with a pack.
 
-    A running service shows the unpacked catalog from the next request on. Of the old catalog, its
-    tokens and its record of changes stay, and install counts that are higher than in the pack. An
-    invalid pack changes nothing.
+    A running service shows the unpacked catalog from the next request on. The old catalog keeps its
+    tokens, its audit log, and install counts that are higher than in the pack. An invalid pack
+    changes nothing.
     """
     if bundles_only and yes:
         raise click.UsageError("--bundles-only replaces nothing; leave out --yes.")
     try:
-        with progress_bar("Unpacking") as on_progress:
-            if bundles_only:
-                _unpack_bundles(file, on_progress)
-            else:
-                _unpack_catalog(file, on_progress, yes)
-    except (packs.PackError, CatalogFileError) as error:
+        if bundles_only:
+            _unpack_bundles(file)
+        else:
+            _unpack_catalog(file, yes)
+    except CatalogFileError as error:
+        first, *others = error.problems
+        raise CommandError(f"{file_name(file)}: {first}", *others) from error
+    except PackError as error:
         raise CommandError(f"{file_name(file)}: {error}") from error
 
 
-def _unpack_bundles(file: BinaryIO, on_progress: OnProgress) -> None:
-    found, others = unpack_bundles(file, database(), bundles(), on_progress)
+def _unpack_bundles(file: BinaryIO) -> None:
+    with progress_bar("Unpacking") as on_progress:
+        found, others = unpack_bundles(file, database(), bundles(), on_progress)
     missing = find_missing_bundles(database(), bundles())
     print_first([f"Warning: the bundle of {each} is not in {bundles().name}." for each in missing])
     rest = f"; {plural(others, 'other')} in the pack {'is' if others == 1 else 'are'} not used"
@@ -127,28 +134,37 @@ def _unpack_bundles(file: BinaryIO, on_progress: OnProgress) -> None:
     )
 
 
-def _unpack_catalog(file: BinaryIO, on_progress: OnProgress, yes: bool) -> None:
-    def ask(differences: Differences) -> None:
-        if differences.newest > differences.newest_packed:
-            print_status(
-                f"Warning: {database().name} is newer than the pack: its newest version is of "
-                f"{differences.newest}, that of the pack of {differences.newest_packed or 'never'}."
-            )
-        confirm(f"Replace all of {database().name} with {file_name(file)}?", yes)
+def _unpack_catalog(file: BinaryIO, yes: bool) -> None:
+    with ExitStack() as stack:
+        on_progress = stack.enter_context(progress_bar("Unpacking"))
 
-    result = unpack_catalog(file, database(), bundles(), on_progress, ask)
+        def ask(differences: Differences) -> None:
+            # A question under a progress bar would be overwritten.
+            stack.close()
+            _confirm_replacement(file_name(file), differences, yes)
+
+        result = unpack_catalog(file, database(), bundles(), on_progress, ask)
     print_moved(result.damaged)
-    _print_removed(result.differences.widgets, "widget")
-    _print_removed(result.differences.versions, "version")
     warn_of_elsewhere(find_elsewhere(database()))
-    counts, held = format_counts(result.widgets, result.versions), plural(result.bundles, "bundle")
-    print_status(f"Unpacked {counts} into {database().name}, with {held}.")
+    counts, stored = (
+        format_counts(result.widgets, result.versions),
+        plural(result.bundles, "bundle or picture", "bundles and pictures"),
+    )
+    print_status(f"Unpacked {counts} into {database().name}, with {stored}.")
 
 
-def _print_removed(names: list[str], kind: str) -> None:
-    """Name what was in the catalog and is not in the pack."""
-    if names:
-        more = len(names) - MAX_NAMES
-        listed = ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-        verb = "is" if len(names) == 1 else "are"
-        print_status(f"Removed {plural(len(names), kind)} that {verb} not in the pack: {listed}.")
+def _confirm_replacement(pack: str, differences: Differences, yes: bool) -> None:
+    """Name everything that the pack would remove, and ask."""
+    if differences.newest > differences.newest_packed:
+        print_status(
+            f"Warning: {database().name} is newer than the pack: its newest version is of "
+            f"{differences.newest}, that of the pack of {differences.newest_packed or 'never'}."
+        )
+    removed = []
+    for kind, names in (("widget", differences.widgets), ("version", differences.versions)):
+        if names:
+            removed.append(plural(len(names), kind))
+            verb = "is" if len(names) == 1 else "are"
+            print_status(f"{removed[-1]} {verb} not in the pack: {', '.join(names)}.")
+    effect = f", which removes {' and '.join(removed)}" if removed else ""
+    confirm(f"Replace all of {database().name} with {pack}{effect}?", yes)

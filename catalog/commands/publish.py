@@ -5,12 +5,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from ..changes import BundleSummary, NewVersion, Published
-from ..documents import DocumentError, parse_json
-from ..manifests import BundleUrlError
-from .base import CONTENT, STDIN, CommandError, command, file_name, print_latest, print_status
+from ..domain.bundle_text import find_bundle_problem
+from ..domain.changes import BundleSummary, NewVersion, Published, already_published
+from ..domain.documents import DocumentError, parse_json
+from ..domain.manifests import BundleUrlError
+from .base import command
 from .catalogs import open_catalog
-from .terminal import format_json
+from .options import CONTENT
+from .output import STDIN, CommandError, file_name, print_json, print_latest, print_status
 
 
 @command("publish", remote=True)
@@ -19,13 +21,25 @@ from .terminal import format_json
 @click.option(
     "--bundle-url",
     metavar="URL",
-    help="Where dashboards load the bundle; {scope}, {name} and {version} are filled in. "
-    "The default is the setting CATALOG_BUNDLE_URL.",
+    help="Do not store the bundle; dashboards load it from this URL. {scope}, {name} and {version} "
+    "are filled in. Default: CATALOG_BUNDLE_URL.",
 )
-@click.option("--readme", type=CONTENT, help="A Markdown file about the widget.")
-@click.option("--picture", type=CONTENT, help="A picture of the widget: PNG, JPEG, WebP or AVIF.")
-@click.option("--store", is_flag=True, help="Store the bundle in this service, and serve it.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be stored.")
+@click.option(
+    "--store",
+    is_flag=True,
+    help="Store the bundle even if CATALOG_BUNDLE_URL is set, or if the version is published with "
+    "its bundle elsewhere.",
+)
+@click.option(
+    "--readme", type=CONTENT, metavar="FILE", help="Set the readme of the widget, in Markdown."
+)
+@click.option(
+    "--picture",
+    type=CONTENT,
+    metavar="FILE",
+    help="Set the picture of the widget: PNG, JPEG, WebP or AVIF.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be published.")
 def publish(
     manifest: BinaryIO,
     bundle: BinaryIO,
@@ -37,24 +51,26 @@ def publish(
 ) -> None:
     """Add a version of a widget.
 
-    MANIFEST is a JSON object that describes the version: scope, name, version, displayName,
-    sdkVersion and the optional fields of a version. BUNDLE is its JavaScript file. The first
-    version creates the widget; in later ones displayName, description and icon belong to the
-    version only. With --store neither a CDN nor a URL is needed: responses contain the URL of the
-    bundle at this service. With --server it is stored there, unless --bundle-url is given. Readme,
-    picture, and the homepage, repository and issues of the manifest (https URLs) belong to the
-    widget: each replaces the one before.
+    MANIFEST is a JSON file that describes the version, and BUNDLE is its JavaScript file. One of
+    them can be - for standard input. The first version creates the widget.
+
+    The service stores the bundle and serves it, unless --bundle-url or CATALOG_BUNDLE_URL says that
+    it is elsewhere. A version that is already published changes nothing; if its content differs,
+    the command fails.
     """
     if file_name(manifest) == file_name(bundle) == STDIN:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
     manifest_json = read_manifest(manifest)
     content = bundle.read()
     sha256 = hashlib.sha256(content).hexdigest()
-    summary = BundleSummary(len(content), sha256, f"The bundle {file_name(bundle)}")
+    label, problem = f"The bundle {file_name(bundle)}", find_bundle_problem(content)
+    summary = BundleSummary(len(content), sha256, label, problem)
     catalog = open_catalog()
-    is_stored = store or (catalog.stores_by_default and not bundle_url)
+    is_stored = store or not (bundle_url or catalog.bundle_url)
     stored = [content] if is_stored else None
-    new = NewVersion(manifest_json, summary, stored, bundle_url, readme, picture)
+    new = NewVersion(
+        manifest_json, summary, stored, bundle_url, readme, picture, stores_again=store
+    )
     try:
         result = catalog.publish(new, dry_run=dry_run)
     except BundleUrlError:
@@ -64,10 +80,10 @@ def publish(
     for warning in result["warnings"]:
         print_status(f"Warning: {warning}.")
     if result["document"] is not None:
-        click.echo(format_json(result["document"]))
+        print_json(result["document"])
         return
     version, is_new = result["version"], result["published"]
-    print_status(f"Published {version}." if is_new else f"{version} is already published.")
+    print_status(f"Published {version}." if is_new else already_published(version))
     if result["stored"] and not dry_run:
         print_status(f"Its bundle is stored in {catalog.bundles_name}.")
     if is_new:
@@ -89,4 +105,4 @@ def print_consequences(result: Published) -> None:
         print_status(f"{widget} is unlisted; widget-catalog relist shows it.")
     if result["isOfficialIgnored"]:
         print_status("isOfficial is unchanged; use widget-catalog official to change it.")
-    print_latest(widget, result["previousLatestVersion"], result["latestVersion"])
+    print_latest(widget, result)

@@ -1,50 +1,56 @@
-"""The options --dir and --keep of backup and pack: dated files, of which the newest stay."""
+"""The options --dir and --keep of backup and pack, which write dated files and remove old ones."""
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
-from ..atomic_files import locked_directory, scratch_directory, sync_directory
-from ..text import plural
-from .base import CommandError, print_status
+from ..domain.messages import plural
+from ..system.atomic_files import locked_directory, scratch_directory, sync_directory
+from .output import CommandError, print_status
 
 directory_option = click.option(
     "--dir",
     "directory",
-    type=click.Path(exists=True, file_okay=False, readable=False, path_type=Path),
+    type=click.Path(file_okay=False, readable=False, path_type=Path),
     metavar="DIR",
-    help="Write a new file in this directory, named after the time.",
+    help="Write a dated file to this directory, which is created if missing.",
 )
 keep_option = click.option(
     "--keep",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --dir: remove all but the newest N of these files.",
+    help="Remove all but the newest N dated files; needs --dir.",
 )
 
 
-def check_target(file: str | None, directory: Path | None, keep: int | None) -> None:
-    """Raise UsageError unless either a file or a directory is given."""
+def check_target(
+    file: str | None, directory: Path | None, keep: int | None, *, force: bool
+) -> None:
+    """Raise UsageError unless either a file or a directory is given, with its own options."""
     if (file is None) == (directory is None):
-        raise click.UsageError("Give either FILE or --dir.")
+        raise click.UsageError("Specify either FILE or --dir.")
     if keep is not None and directory is None:
-        raise click.UsageError("--keep is for --dir.")
+        raise click.UsageError("--keep needs --dir.")
+    if force and directory is not None:
+        raise click.UsageError("--force needs FILE.")
 
 
 def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[Path], str]) -> None:
     """Add a file that write() creates and verifies, print what write() returns, remove older ones.
 
-    If write() raises, nothing is added or removed.
+    The directory is created if it is missing. If write() raises, no file is added or removed.
     """
     try:
+        _create_directory(directory)
         with locked_directory(directory), scratch_directory(directory) as scratch:
             new = scratch / "new"
             written = write(new)
             time = datetime.now(UTC)
-            # The first free second.
+            # Use the first second that has no file yet.
             while (target := _dated_path(directory, time, suffix)).exists():
                 time += timedelta(seconds=1)
             os.replace(new, target)
@@ -54,6 +60,13 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
     print_status(f"{written} to {target}.")
     if keep is not None:
         _remove_older(target, keep)
+
+
+def _create_directory(directory: Path) -> None:
+    """Create the directory if it is missing; only its owner may enter it."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+        sync_directory(directory.parent)
 
 
 def _dated_path(directory: Path, time: datetime, suffix: str) -> Path:
@@ -67,13 +80,13 @@ def find_newest(directory: Path, suffix: str) -> Path | None:
 
 
 def _dated_until(newest: Path) -> list[Path]:
-    """Return the dated files up to this one, sorted; a wrong clock may have named later ones."""
+    """Return the dated files up to this one, sorted; later dates come from a wrong clock."""
     pattern = f"catalog-{'[0-9]' * 8}T{'[0-9]' * 6}Z{newest.suffix}"
     return sorted(path for path in newest.parent.glob(pattern) if path.is_file() and path <= newest)
 
 
 def _remove_older(newest: Path, keep: int) -> None:
-    """Remove all but this many dated files; later ones than the newest neither count nor go."""
+    """Remove all but this many dated files; ignore files dated later than the newest."""
     old = _dated_until(newest)[:-keep]
     for path in old:
         try:

@@ -6,10 +6,12 @@ from tempfile import TemporaryDirectory
 import click
 
 from ..settings import DEFAULTS, parse_required
-from ..store.connection.database_file import wal_path
-from .base import SERVICE, SETTINGS, CommandError, command, database, files, is_quiet
+from ..store.connection.file_paths import wal_path
+from .base import command
+from .context import SERVICE, SETTINGS, database, files
 from .import_export import create_database
-from .names import ValidatedType
+from .options import ValidatedType
+from .output import CommandError, is_quiet
 
 
 def use_temporary_catalog(
@@ -22,8 +24,8 @@ def use_temporary_catalog(
         raise click.UsageError("--testing has a catalog of its own: leave out --database.")
     files = TemporaryDirectory(prefix="widget-catalog-", ignore_cleanup_errors=True)
     directory = Path(context.with_resource(files))
-    # They take precedence over the environment, which is not that of a test. A test needs few
-    # connections, and some systems allow a process few open files.
+    # These settings override the environment, which is not meant for a test. A test needs few
+    # connections, and some systems allow a process only few open files.
     settings = {"DATABASE": str(directory / "catalog.db"), "PORT": "0", "MAX_CONNECTIONS": "200"}
     context.meta[SETTINGS] = {**DEFAULTS, **settings}
     return directory
@@ -33,13 +35,13 @@ def use_temporary_catalog(
 @click.option(
     "--host",
     type=ValidatedType("address", parse_required),
-    help="Address to listen on, in place of CATALOG_HOST.",
+    help="Listen on this address instead of CATALOG_HOST.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Port to listen on, in place of CATALOG_PORT; 0 picks a free one.",
+    help="Listen on this port instead of CATALOG_PORT; 0 picks a free one.",
 )
 @click.option(
     "--unix",
@@ -49,7 +51,7 @@ def use_temporary_catalog(
     help="Listen on a Unix socket at this path instead.",
 )
 @click.option("--init", is_flag=True, help="Create an empty database if there is none.")
-@click.option("--demo", is_flag=True, help="Create it with the demo catalog if there is none.")
+@click.option("--demo", is_flag=True, help="Create a demo catalog if there is no database.")
 @click.option(
     "--print-json",
     is_flag=True,
@@ -59,7 +61,7 @@ def use_temporary_catalog(
     "--testing",
     is_flag=True,
     callback=use_temporary_catalog,
-    help="Serve a temporary catalog, controlled by tests through requests below /_testing/.",
+    help="Serve a temporary catalog that tests control with requests below /_testing/.",
 )
 def serve(
     host: str | None,
@@ -72,8 +74,8 @@ def serve(
 ) -> None:
     """Serve the catalog.
 
-    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first. With --testing,
-    it also ends with the process that started it, and prints the address as with --print-json.
+    Print the address, then respond to HTTP requests until Ctrl+C or SIGTERM. With --testing, the
+    service also stops when the process that started it ends, and prints its address as JSON.
     """
     # Flask and waitress are imported only by the command that needs them.
     from ..application import make_service

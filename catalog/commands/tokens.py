@@ -1,32 +1,44 @@
-"""widget-catalog token: the tokens for publishing over HTTP."""
+"""widget-catalog token: manages the tokens for publishing over HTTP."""
 
 import click
 
-from ..documents import Json
-from ..rights import ADMIN, PERMISSIONS
-from ..store.connection.transaction import now
-from ..store.write import tokens
-from ..store.write.audit import local_actor
-from ..store.write.tokens import MAX_NAME_LENGTH, Token
-from ..text import NotAllowedError, plural
-from ..validators import check_identifier
-from .base import COMMANDS, CommandGroup, command, database, json_option, print_status
-from .durations import NEVER, describe_expiry, lifetime, parse_lifetime
-from .names import ValidatedType
-from .terminal import format_json, format_table
+from ..domain.documents import Json
+from ..domain.messages import NotAllowedError, plural
+from ..domain.permissions import ADMIN, PERMISSIONS, Access
+from ..domain.timestamps import now
+from ..store.read.audit import local_actor
+from ..store.read.tokens import Token, describe_token, list_tokens
+from ..store.write.tokens import MAX_NAME_LENGTH, create_token, revoke_token, rotate_token
+from .base import COMMANDS, CommandGroup, command
+from .context import database
+from .options import (
+    NEVER,
+    SCOPE,
+    WIDGET_PATH,
+    ValidatedType,
+    json_option,
+    lifetime,
+    list_option,
+    parse_age,
+    parse_lifetime,
+)
+from .output import describe_expiry, print_json, print_lines, print_status
+from .terminal import format_table
 
 
 def parse_name(text: str) -> str:
     """Return the name of a token; raise NotAllowedError."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
-        raise NotAllowedError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
+        raise NotAllowedError(
+            f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
+        )
     return text
 
 
-def parse_permissions(text: str) -> str:
-    """Return a list of permissions; raise NotAllowedError."""
-    if not set(text.split(",")) <= set(PERMISSIONS):
-        raise NotAllowedError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
+def parse_permission(text: str) -> str:
+    """Return the name of a permission; raise NotAllowedError."""
+    if text not in PERMISSIONS:
+        raise NotAllowedError(f"a permission: {', '.join(PERMISSIONS)}")
     return text
 
 
@@ -37,7 +49,7 @@ expires_option = click.option(
     metavar="90d|12h|never",
     default="90d",
     show_default=True,
-    help="How long it is valid.",
+    help="Set how long the token is valid.",
 )
 token = CommandGroup("token", help="Manage the tokens for publishing over HTTP.")
 COMMANDS["token"] = token
@@ -45,89 +57,93 @@ COMMANDS["token"] = token
 
 @command("create", token)
 @click.argument("name", type=NAME)
-@click.option(
-    "--scope",
-    "scopes",
-    type=ValidatedType("scope", check_identifier),
-    multiple=True,
-    help="A scope that it is for; may be repeated.",
-)
-@click.option(
+@list_option("--scope", "scopes", type=SCOPE, help="Allow changes to all widgets of this scope.")
+@list_option("--widget", "widgets", type=WIDGET_PATH, help="Allow changes to this widget.")
+@list_option(
     "--can",
     "permissions",
-    type=ValidatedType("permissions", parse_permissions),
-    metavar="LIST",
-    default="publish",
+    type=ValidatedType("permission", parse_permission),
+    default=["publish"],
     show_default=True,
-    help=f"What it may do: {', '.join(PERMISSIONS)}, with commas between.",
+    help=f"Grant this permission: {', '.join(PERMISSIONS)}.",
 )
 @expires_option
-def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -> None:
+def create(
+    name: str,
+    scopes: tuple[str, ...],
+    widgets: tuple[str, ...],
+    permissions: tuple[str, ...],
+    expires: str,
+) -> None:
     """Create a token, and print it.
 
-    It is shown only now: the database holds its hash. With admin it may do everything in all
-    scopes; otherwise it needs a scope.
+    The token is shown only once, since the database stores only its hash. A token with the
+    permission admin is for all widgets. Any other token needs --scope or --widget.
     """
-    allowed = [each for each in PERMISSIONS if each in permissions.split(",")]
-    if ADMIN in allowed and scopes:
-        raise click.UsageError("A token with admin is for all scopes; leave out --scope.")
-    if ADMIN not in allowed and not scopes:
-        raise click.UsageError("Give a --scope.")
-    created, text = tokens.create_token(
-        database(),
-        local_actor(),
-        name,
-        [*dict.fromkeys(scopes)],
+    allowed = [each for each in PERMISSIONS if each in permissions]
+    is_limited = bool(scopes or widgets)
+    if ADMIN in allowed and is_limited:
+        raise click.UsageError("A token with admin is for all widgets; omit --scope and --widget.")
+    if ADMIN not in allowed and not is_limited:
+        raise click.UsageError("Specify --scope or --widget.")
+    access = Access(
         [ADMIN] if ADMIN in allowed else allowed,
-        lifetime(expires),
+        [*scopes],
+        [*widgets],
     )
+    created, text = create_token(database(), local_actor(), name, access, lifetime(expires))
     print_secret("Created", created, text)
 
 
 def print_secret(verb: str, created: Token, text: str) -> None:
     """Print the text of a token, which cannot be read again."""
-    click.echo(text)
+    print_lines(text)
     validity = describe_expiry(created.expires_at)
-    print_status(f"{verb} the token {created.name}, {validity}. It is shown only now.")
+    print_status(f"{verb} the token {created.name}, {validity}. It is shown only once.")
 
 
 @command("list", token)
 @json_option
 def list_command(json_output: bool) -> None:
-    """List all tokens, also those that are no longer valid."""
+    """List all tokens, including expired and revoked ones."""
     with database().read() as connection:
-        found = tokens.list_tokens(connection)
+        found = list_tokens(connection)
     time = now()
     if json_output:
-        click.echo(format_json([token_json(each, time) for each in found]))
+        print_json([token_json(each, time) for each in found])
         return
-    headings = ("NAME", "ID", "STATUS", "CAN", "SCOPES", "EXPIRES", "LAST USED")
+    headings = ("NAME", "ID", "STATUS", "CAN", "FOR", "EXPIRES", "LAST USED")
     cells = [
         [
             each.name,
             each.id,
             each.status(time),
-            ", ".join(each.permissions),
-            ", ".join(each.scopes) or "all",
+            ", ".join(each.access.permissions),
+            ", ".join([*each.access.scopes, *each.access.widgets]) or "all",
             each.expires_at or NEVER,
             each.last_used_day or NEVER,
         ]
         for each in found
     ]
-    click.echo("\n".join(format_table(headings, cells, shrink_first=4)))
+    print_lines(*format_table(headings, cells, shrink_first=4))
     for warning in filter(None, (each.expiry_warning(time) for each in found)):
         print_status(f"Warning: {warning}.")
+    for each in found:
+        end = each.previous_expires_at
+        if end and end > time and each.status(time) == "active":
+            print_status(f"The previous secret of the token {each.name} is valid until {end}.")
     print_status(f"{plural(len(found), 'token')}.")
 
 
 def token_json(shown: Token, time: str) -> Json:
     """Return the token as `token list --json` prints it."""
     return {
-        **tokens.describe_token(shown),
+        **describe_token(shown),
         "status": shown.status(time),
         "createdAt": shown.created_at,
         "revokedAt": shown.revoked_at,
         "lastUsedDay": shown.last_used_day,
+        "previousExpiresAt": shown.previous_expires_at,
     }
 
 
@@ -135,17 +151,27 @@ def token_json(shown: Token, time: str) -> Json:
 @click.argument("name", type=NAME)
 def revoke(name: str) -> None:
     """Revoke a token: it is refused from the next request on."""
-    changed = tokens.revoke_token(database(), local_actor(), name)
+    changed = revoke_token(database(), local_actor(), name)
     print_status(f"The token {name} is {'' if changed else 'already '}revoked.")
 
 
 @command("rotate", token)
 @click.argument("name", type=NAME)
 @expires_option
-def rotate(name: str, expires: str) -> None:
+@click.option(
+    "--overlap",
+    type=ValidatedType("duration", parse_age),
+    metavar="1h|2d",
+    help="Keep the old secret valid for this long.",
+)
+def rotate(name: str, expires: str, overlap: str | None) -> None:
     """Replace the secret of a token, and print the new one.
 
-    The old one is refused from the next request on. Scopes and permissions stay.
+    The token keeps its name, permissions, scopes and widgets. Without --overlap, the old secret is
+    refused from the next request on.
     """
-    rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
+    kept = lifetime(overlap) if overlap else None
+    rotated, text = rotate_token(database(), local_actor(), name, lifetime(expires), kept)
     print_secret("Rotated", rotated, text)
+    if rotated.previous_expires_at:
+        print_status(f"The old secret is valid until {rotated.previous_expires_at}.")

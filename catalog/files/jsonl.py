@@ -5,14 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
-from ..documents import (
-    MAX_PROBLEMS,
-    Document,
-    DocumentError,
-    check_document,
-    parse_json,
-)
-from ..text import quoted
+from ..domain.documents import MAX_PROBLEMS, Document, DocumentError, check_document, parse_json
+from ..domain.messages import quoted
+from ..system.data_files import find_data_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Twice what widget-catalog mirror accepts for a widget.
@@ -39,21 +34,23 @@ class CatalogReader:
         self._lines = self._read_lines(files)
         # The file and line of each widget.
         self.places: dict[str, tuple[str, int]] = {}
+        # The number of bytes in the line of each widget
+        self.sizes: dict[str, int] = {}
         self.bytes_read = 0
         self._problems: list[str] = []
 
-    def batches(self, size: int) -> Iterator[list[Document]]:
+    def batches(self, size: int, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[list[Document]]:
         """Yield lists of up to this many documents; raise DocumentError at the first invalid one.
 
         all_problems() then reads the rest of the files.
         """
         batch: list[Document] = []
-        end = self.bytes_read + MAX_BATCH_BYTES
+        end = self.bytes_read + max_bytes
         for name, number, line in self._lines:
             batch.append(self._read_document(name, number, line))
             if len(batch) == size or self.bytes_read >= end:
                 yield batch
-                batch, end = [], self.bytes_read + MAX_BATCH_BYTES
+                batch, end = [], self.bytes_read + max_bytes
         if batch:
             yield batch
 
@@ -86,7 +83,7 @@ class CatalogReader:
         value = None
         try:
             if len(line) > MAX_LINE_BYTES:
-                # The rest of it would be read as other lines.
+                # The rest of this line would be read as further lines.
                 self._lines = iter(())
                 raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
             value = parse_json(line)
@@ -102,6 +99,7 @@ class CatalogReader:
             self._problems += [f"{prefix}: {problem}." for problem in problems]
             raise DocumentError(problems) from error
         self.places[document.path] = name, number
+        self.sizes[document.path] = len(line)
         return document
 
 
@@ -114,14 +112,20 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
         raise reader.all_problems() from error
 
 
+def read_demo() -> list[Document]:
+    """Return the documents of the demo catalog."""
+    with find_data_file("seed/demo.jsonl").open("rb") as file:
+        return read_catalog([file])
+
+
 def total_size(files: Sequence[BinaryIO]) -> int:
-    """Return the number of bytes of the files; 0 for those that have no size, such as a pipe."""
+    """Return the total size of the files in bytes; a pipe, which has no size, counts as 0."""
     sizes = []
     for file in files:
         try:
             sizes.append(os.fstat(file.fileno()).st_size)
         except OSError:
-            # A file of a test, in memory.
+            # A file in memory, as tests use it, has no descriptor.
             continue
     return sum(sizes)
 

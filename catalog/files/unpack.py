@@ -1,25 +1,15 @@
 """Unpacking: a catalog, or only the bundles that it lacks, from a pack."""
 
 import sqlite3
-import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ..atomic_files import scratch_directory
-from ..documents import DocumentError, Json, parse_json
-from ..store import backups
-from ..store.bundles import BundleError, Bundles
-from ..store.connection.database import Database
-from ..store.connection.sqlite import DatabaseError, connect
-from ..store.connection.transaction import Transaction
-from ..store.schema.schema import COUNT_ALL
-from ..store.write.held_bundles import held_bundles, hold_bundles
-from ..store.write.imports import put_documents
-from ..text import quoted
-from ..validators import (
+from ..domain.documents import DocumentError, Json, parse_json
+from ..domain.messages import quoted
+from ..domain.validators import (
     check_base_url,
     check_boolean,
     check_etag,
@@ -28,20 +18,29 @@ from ..validators import (
     check_version,
     check_whole_number,
 )
+from ..store.bundles.bundles import Bundles
+from ..store.bundles.compressed import compress_bundle
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError, connect
+from ..store.connection.transaction import Transaction, Values
+from ..store.maintenance import backups
+from ..store.read.export import count_selected
+from ..store.read.pack_lines import find_unpacked
+from ..store.read.statistics import find_newest_time
+from ..store.read.stored_bundles import named_pictures, stored_hashes
+from ..store.write.documents import put_documents
+from ..store.write.pack_lines import put_deleted_lines, put_mirrored_lines
+from ..store.write.stored_bundles import register_bundles, stored_bundles
+from ..system.atomic_files import scratch_directory
 from .jsonl import MAX_LINE_BYTES, CatalogReader
+from .pack_reader import PackError, PackReader
 from .packs import (
     BUNDLES,
     CATALOG,
     DELETED,
     FILES,
     MIRRORED,
-    PackError,
-    check_end,
-    chunks,
-    held_hashes,
-    next_member,
-    open_pack,
-    picture_hashes,
+    add_bundle,
     read_sums,
     verified,
 )
@@ -49,26 +48,18 @@ from .packs import (
 # Widgets that are in memory at the same time.
 BATCH_SIZE = 1000
 OnProgress = Callable[[int, int], None]
-
-PUT_MIRRORED = """
-INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
-SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scope AND name = :name
-"""
-PUT_DELETED = """
-INSERT INTO deleted_version (scope, name, version, sha256_hash)
-VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
-"""
+PutLines = Callable[[Transaction, Iterable[Values]], None]
 
 
 def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
 
-# What a line of each file must have.
+# The function that writes the lines of each file, and the checks of their fields.
 NAMES = {"scope": check_identifier, "name": check_identifier}
-LINES: dict[str, tuple[str, Mapping[str, Callable[[object], Any]]]] = {
+LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (
-        PUT_MIRRORED,
+        put_mirrored_lines,
         {
             **NAMES,
             "source": check_base_url,
@@ -77,7 +68,7 @@ LINES: dict[str, tuple[str, Mapping[str, Callable[[object], Any]]]] = {
             "gone": check_boolean,
         },
     ),
-    DELETED: (PUT_DELETED, {**NAMES, "version": check_version, "sha256Hash": check_sha256}),
+    DELETED: (put_deleted_lines, {**NAMES, "version": check_version, "sha256Hash": check_sha256}),
 }
 
 
@@ -111,25 +102,29 @@ def unpack_catalog(
 ) -> UnpackResult:
     """Replace the catalog with the pack in one step; raise and change nothing if it is invalid.
 
-    Of the old catalog, backups.restore() keeps tokens and record; here it also keeps the higher
-    install count of each widget, and what was deleted. on_progress gets the number of bundles read
-    and their total. If there is a catalog, confirm() may raise before it is replaced.
+    Of the old catalog, backups.restore() keeps the tokens and the audit log; here it also keeps the
+    higher install count of each widget, and the hashes of deleted versions. on_progress gets the
+    number of bundles read and their total. If there is a catalog, confirm() may raise before it is
+    replaced.
     """
-    with open_pack(file) as archive, ExitStack() as stack:
-        sums = read_sums(archive)
-        files = {name: stack.enter_context(verified(archive, name, sums)) for name in FILES}
+    with ExitStack() as stack:
+        reader = PackReader(file)
+        sums = read_sums(reader)
+        files = {name: stack.enter_context(verified(reader, name, sums)) for name in FILES}
         hashes = [*sums.values()][len(FILES) :]
         new_bundles = stack.enter_context(bundles.incoming())
         for number, sha256 in enumerate(hashes, start=1):
-            _add_bundle(archive, new_bundles, sha256)
+            add_bundle(reader, new_bundles, sha256)
             on_progress(number, len(hashes))
-        check_end(archive)
+        reader.check_end()
         new_database = Database(
             stack.enter_context(scratch_directory(database.scratch_parent)) / "catalog.db"
         )
         new_database.create(partial(_fill, files=files, bundles=new_bundles))
         with closing(connect(new_database.path, "mode=ro")) as connection:
-            widgets, versions = connection.execute(COUNT_ALL).fetchone()
+            _check_pictures(named_pictures(connection), new_bundles)
+            _compress(stored_hashes(connection), new_bundles)
+            widgets, versions = count_selected(connection)
             differences = _compare(database, connection)
         if database.exists():
             confirm(differences)
@@ -149,21 +144,26 @@ def unpack_bundles(
     Return their number, and that of the other bundles of the pack.
     """
     with database.read() as connection:
-        named = {*held_hashes(connection), *picture_hashes(connection)}
-    with open_pack(file) as archive, ExitStack() as stack:
-        sums = read_sums(archive)
+        pictures = named_pictures(connection)
+        stored = stored_hashes(connection)
+        named = {*stored, *(each["sha256Hash"] for _, each in pictures)}
+    with ExitStack() as stack:
+        reader = PackReader(file)
+        sums = read_sums(reader)
         for name in FILES:
-            with verified(archive, name, sums):
+            with verified(reader, name, sums):
                 pass
         hashes = [*sums.values()][len(FILES) :]
         new_bundles = stack.enter_context(bundles.incoming())
         for number, sha256 in enumerate(hashes, start=1):
             if sha256 in named:
-                _add_bundle(archive, new_bundles, sha256)
+                add_bundle(reader, new_bundles, sha256)
             else:
-                next_member(archive, BUNDLES + sha256)
+                reader.open(BUNDLES + sha256)
             on_progress(number, len(hashes))
-        check_end(archive)
+        reader.check_end()
+        _check_pictures(pictures, new_bundles)
+        _compress(stored, new_bundles)
         found = named.intersection(hashes)
         stack.enter_context(bundles.writing())
         for sha256 in found:
@@ -172,37 +172,20 @@ def unpack_bundles(
     return len(found), len(hashes) - len(found)
 
 
-NEWEST = """
-SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
-           coalesce((SELECT max(created_at) FROM widget), ''))
-"""
-ALL_VERSIONS = """
-SELECT scope, name, version FROM widget LEFT JOIN version ON widget.id = widget_id
-ORDER BY scope, name, precedence
-"""
-IS_PACKED = """
-SELECT count(*), count(version.id) FROM widget
-LEFT JOIN version ON widget.id = widget_id AND version = :version
-WHERE scope = :scope AND name = :name
-"""
+def _compress(hashes: Iterable[str], bundles: Bundles) -> None:
+    for sha256 in hashes:
+        compress_bundle(bundles, sha256)
 
 
 def _compare(database: Database, packed: sqlite3.Connection) -> Differences:
-    """Return how the catalog differs from the packed one; a damaged one has nothing to compare."""
-    widgets: dict[str, None] = {}
-    versions = []
+    """Compare the catalog with the packed one; a damaged catalog counts as empty."""
+    widgets: list[str] = []
+    versions: list[str] = []
     newest = ""
     with suppress(DatabaseError, sqlite3.DatabaseError), database.read() as connection:
-        (newest,) = connection.execute(NEWEST).fetchone()
-        for scope, name, version in connection.execute(ALL_VERSIONS):
-            values = {"scope": scope, "name": name, "version": version}
-            has_widget, has_version = packed.execute(IS_PACKED, values).fetchone()
-            if not has_widget:
-                widgets[f"{scope}/{name}"] = None
-            elif version and not has_version:
-                versions.append(f"{scope}/{name}@{version}")
-    (newest_packed,) = packed.execute(NEWEST).fetchone()
-    return Differences([*widgets], versions, newest, newest_packed)
+        newest = find_newest_time(connection)
+        widgets, versions = find_unpacked(connection, packed)
+    return Differences(widgets, versions, newest, find_newest_time(packed))
 
 
 def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles) -> None:
@@ -211,17 +194,25 @@ def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles
     try:
         for documents in reader.batches(BATCH_SIZE):
             put_documents(transaction, documents)
-            versions = (version for document in documents for version in held_bundles(document))
-            held = (each for each in versions if bundles.holds(each.sha256, each.size))
-            hold_bundles(transaction, held)
+            versions = (version for document in documents for version in stored_bundles(document))
+            stored = (each for each in versions if bundles.has(each.sha256, each.size))
+            register_bundles(transaction, stored)
     except DocumentError as error:
         raise reader.all_problems() from error
-    for name, (statement, fields) in LINES.items():
+    for name, (put_lines, fields) in LINES.items():
         lines = iter(partial(files[name].readline, MAX_LINE_BYTES), b"")
         try:
-            transaction.execute_many(statement, (_parse_line(line, fields) for line in lines))
+            put_lines(transaction, (_parse_line(line, fields) for line in lines))
         except (ValueError, RecursionError, sqlite3.Error) as error:
             raise PackError(f"{name} in the pack cannot be read: {error}.") from error
+
+
+def _check_pictures(pictures: Iterable[tuple[str, Json]], bundles: Bundles) -> None:
+    """Raise PackError if a file of the pack is not the picture that the catalog describes."""
+    for path, picture in pictures:
+        sha256 = picture["sha256Hash"]
+        if bundles.has(sha256) and not bundles.has_picture(picture):
+            raise PackError(f"{sha256} in the pack is not the picture that {path} describes.")
 
 
 def _parse_line(line: bytes, fields: Mapping[str, Callable[[object], Any]]) -> Json:
@@ -238,11 +229,3 @@ def _check_field(field: str, value: object, check: Callable[[object], Any]) -> A
         return check(value)
     except ValueError as allowed:
         raise ValueError(f"{field} must be {allowed}, not {quoted(value)}") from None
-
-
-def _add_bundle(archive: tarfile.TarFile, bundles: Bundles, sha256: str) -> None:
-    content = next_member(archive, BUNDLES + sha256)
-    try:
-        bundles.add(sha256, None, chunks(content))
-    except BundleError as error:
-        raise PackError(f"The bundle {sha256} in the pack is invalid: {error}.") from error

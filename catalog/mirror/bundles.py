@@ -1,34 +1,27 @@
-"""Downloads the bundles of mirrored versions, so that this service holds and serves them."""
+"""Downloads the bundles of copies, so that this service stores and serves them."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
-from ..store.bundles import BundleError, Bundles
+from ..domain.messages import plural
+from ..store.bundles.bundles import BundleError, Bundles
+from ..store.bundles.compressed import compress_bundle
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
-from ..store.write.audit import local_actor
-from ..store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
-from .connections import UpstreamError
-from .fetch import OnProgress, batched, thread_pool
-from .sync import MirrorRun
-from .upstream import Upstream
+from ..store.read.audit import local_actor
+from ..store.read.mirrors import CopiedVersion, find_copied_versions
+from ..store.write.stored_bundles import StoredBundle, register_bundles, release_bundles
+from .documents import in_batches
+from .upstream import MAX_BUNDLE_BYTES, Upstream, UpstreamError
 
-
-class MirroredVersion(NamedTuple):
-    """A version of a mirrored widget, with its bundle, where to download it, and if it is held."""
-
-    bundle: HeldBundle
-    url: str
-    is_held: bool
-
-    def __str__(self) -> str:
-        return f"{self.bundle.scope}/{self.bundle.name}@{self.bundle.version}"
-
+# Downloads leave a tenth of the disk free, and at least this much.
+MIN_FREE_BYTES = 256 * 1024 * 1024
+NO_SPACE = "a tenth of the disk, and at least 256 MB, must stay free"
 
 # The versions that share one bundle.
-Group = list[MirroredVersion]
+Group = list[CopiedVersion]
 
 
 @dataclass
@@ -40,38 +33,37 @@ class BundleReport:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def download_bundles(run: MirrorRun, bundles: Bundles, on_progress: OnProgress) -> BundleReport:
-    """Download the bundles of all that is refreshed, and have its versions loaded from here."""
+def download_bundles(
+    database: Database,
+    upstream: Upstream,
+    bundles: Bundles,
+    source: str,
+    on_progress: Callable[[int, int], None],
+) -> BundleReport:
+    """Download the bundles of all listed copies, and register each as it arrives."""
     groups: dict[str, Group] = {}
-    for row in run.database.reader().execute(MIRRORED_VERSIONS, {"source": run.source}):
-        version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        groups.setdefault(version.bundle.sha256, []).append(version)
-    present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
-    absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
+    for version in find_copied_versions(database, source):
+        groups.setdefault(version.sha256, []).append(version)
+    present = [group for sha256, group in groups.items() if bundles.has(sha256)]
+    absent = [group for sha256, group in groups.items() if not bundles.has(sha256)]
     report = BundleReport(already_here=len(present))
-    with bundles.incoming() as incoming, thread_pool() as threads:
-        _update_versions(run.database, bundles, incoming, present, {}, report)
-        done = 0
-        for batch in batched(absent):
-            failures: dict[str, str] = {}
-            results = threads.map(partial(_download_group, run.upstream, incoming), batch)
-            for group, failure in zip(batch, results, strict=True):
-                if failure is not None:
-                    failures[group[0].bundle.sha256] = failure
-                done += 1
-                on_progress(done, len(absent))
-            report.fetched += len(batch) - len(failures)
-            _update_versions(run.database, bundles, incoming, batch, failures, report)
+    done = 0
+    with bundles.incoming() as incoming:
+        register = partial(_register, database, bundles, incoming, report=report)
+        register(present, failures={})
+        download = partial(_download_group, upstream, incoming)
+        for results in in_batches(download, absent):
+            arrived = [(group, why) for group, why in results if why != NO_SPACE]
+            failures = {group[0].sha256: why for group, why in arrived if why is not None}
+            register([group for group, _ in arrived], failures=failures)
+            report.fetched += len(arrived) - len(failures)
+            done += len(arrived)
+            on_progress(done, len(absent))
+            if len(arrived) < len(results):
+                left = plural(len(absent) - done, "bundle")
+                report.failures["Bundles"] = f"the download stopped before {left}: {NO_SPACE}"
+                break
     return report
-
-
-MIRRORED_VERSIONS = """
-SELECT scope, name, version, sha256_hash, bundle_size, bundle_url, bundle_path IS NOT NULL
-FROM version JOIN widget ON widget.id = version.widget_id
-JOIN mirrored ON mirrored.widget_id = widget.id
-WHERE source = :source AND listed
-ORDER BY scope, name, version
-"""
 
 
 def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
@@ -79,18 +71,36 @@ def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str 
 
     Versions may name different URLs and sizes for the same hash. Each is tried until one is right.
     """
-    sha256, failure = group[0].bundle.sha256, None
-    candidates = dict.fromkeys((version.url, version.bundle.size) for version in group)
-    for url, size in candidates:
+    failure = None
+    for url, size in dict.fromkeys((version.url, version.size) for version in group):
+        if not _has_space(incoming, min(size, MAX_BUNDLE_BYTES)):
+            return NO_SPACE
         try:
-            upstream.download(url, size, partial(incoming.add, sha256, size))
+            upstream.download(url, size, partial(incoming.add, group[0].sha256, size))
+            compress_bundle(incoming, group[0].sha256)
             return None
         except (UpstreamError, BundleError) as error:
-            failure = f"stays at {url}: {error}"
+            failure = f"stays at {url}: {error}{_explain_scheme(upstream, url)}"
     return failure
 
 
-def _update_versions(
+def _has_space(incoming: Bundles, size: int) -> bool:
+    """Return whether the disk has enough free space left after a bundle of this size."""
+    total, _, free = shutil.disk_usage(incoming.directory)
+    return free - size >= max(total // 10, MIN_FREE_BYTES)
+
+
+def _explain_scheme(upstream: Upstream, url: str) -> str:
+    """Return the probable reason if an https upstream names http URLs, else nothing."""
+    if not upstream.base_url.startswith("https:") or not url.startswith("http:"):
+        return ""
+    return (
+        "; the upstream is at an https URL, but names http URLs for its bundles: its operator "
+        "should set CATALOG_PUBLIC_URL"
+    )
+
+
+def _register(
     database: Database,
     bundles: Bundles,
     incoming: Bundles,
@@ -98,28 +108,27 @@ def _update_versions(
     failures: dict[str, str],
     report: BundleReport,
 ) -> None:
-    """Name the downloads, and mark versions whose bundles are here as held, others as not held.
+    """Store the downloads, and register which versions have their bundle here and which do not.
 
     Only this locks the directory of bundles: a publication does not wait for downloads.
     """
     new, lost = [], []
     with bundles.writing():
         for version in (version for group in groups for version in group):
-            bundle = version.bundle
-            if incoming.holds(bundle.sha256):
-                bundles.accept(incoming, bundle.sha256)
-            if not bundles.holds(bundle.sha256, bundle.size):
-                wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
-                report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
-                lost += [bundle.sha256] if version.is_held else []
-            elif not version.is_held:
-                new.append(bundle)
+            if incoming.has(version.sha256):
+                bundles.accept(incoming, version.sha256)
+            if not bundles.has(version.sha256, version.size):
+                wrong_size = f"stays at {version.url}: its size is not {version.size} bytes"
+                report.failures[str(version)] = failures.get(version.sha256, wrong_size)
+                lost += [version.sha256] if version.is_stored else []
+            elif not version.has_hash:
+                new.append(StoredBundle(*version[:5]))
         if not new and not lost:
             return
 
         def update(transaction: Transaction) -> None:
             released = release_bundles(transaction, lost, "mirror")
-            hold_bundles(transaction, new)
+            register_bundles(transaction, new)
             after = {"bundlesStored": len(new), "bundlesReleased": released}
             transaction.record("mirror", after=after)
 

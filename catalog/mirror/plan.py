@@ -1,74 +1,108 @@
-"""What a run of a mirror has to do, from what is here and at the upstream, and what it did."""
+"""The plan of a run: a pure function of the local state, the upstream's lists and the options."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..changes import WidgetName
-from ..store.connection.database import Database
-from .fetch import Counts, UpstreamChanges
-from .remembered import MirrorOptions, Remembered
+from ..domain.changes import WidgetName
+from ..store.read.mirrors import LocalWidget
+from .lists import Counts, Lists
+from .options import MirrorOptions
 
 
-@dataclass
-class MirrorReport:
-    """Results of a run."""
+class Memory(NamedTuple):
+    """The local state before a run."""
 
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    # The scope/name of each selected widget that the upstream lists.
-    listed: set[str] = field(default_factory=set)
-    # Reasons, by what failed.
-    failures: dict[str, str] = field(default_factory=dict)
-    # Widgets and versions here that the upstream does not show, or no longer.
-    gone: list[WidgetName] = field(default_factory=list)
-    # When versions were published that are too new to be copied.
-    held_back: dict[WidgetName, str] = field(default_factory=dict)
-    # Versions that have other bytes at the upstream now, and stay as they are here.
-    replaced: list[WidgetName] = field(default_factory=list)
-    # Versions that are no longer among the newest ones that are copied.
-    outdated: list[WidgetName] = field(default_factory=list)
-    # The options of the last run, if they were others.
-    former_options: MirrorOptions | None = None
-    # Copies that are excluded now, and so became widgets of this catalog.
-    released: list[WidgetName] = field(default_factory=list)
-    # Upstreams whose last copies were replaced.
-    forgotten: list[str] = field(default_factory=list)
+    # The URL by which the copies of this upstream are known.
+    source: str
+    # The options of the last run that reached its end; None if there was none.
+    options: MirrorOptions | None
+    position: str | None
+    held_back: Mapping[str, str]
+    local: Mapping[WidgetName, LocalWidget]
 
-
-class LocalWidget(NamedTuple):
-    """A widget in the local catalog; the source is the upstream of a copy, else None."""
-
-    listed: bool
-    source: str | None
-    etag: str | None
-    upstream_count: int | None
-
-
-LOCAL_WIDGETS = """
-SELECT scope, name, listed, source, etag, upstream_count
-FROM widget LEFT JOIN mirrored ON widget_id = id
-ORDER BY scope, name
-"""
-
-
-def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
-    """Return all widgets of the local catalog."""
-    rows = database.reader().execute(LOCAL_WIDGETS) if database.exists() else []
-    return {WidgetName(*row[:2]): LocalWidget(*row[2:]) for row in rows}
+    @property
+    def copies(self) -> dict[WidgetName, LocalWidget]:
+        """The copies from this upstream."""
+        return {key: each for key, each in self.local.items() if each.source == self.source}
 
 
 class Plan(NamedTuple):
-    """What a run has to do."""
+    """What happens to each widget; a widget is in only one of the first six."""
 
-    # Of the upstream, how far it was read by the last run, and since then.
-    remembered: Remembered
-    changes: UpstreamChanges | None
-    # All selected widgets in the list, and whether no other one can be missing.
-    listed: Counts
-    is_complete: bool
-    # The listed copies, those of them that are current, and all widgets that are fetched.
-    copies: Sequence[WidgetName]
+    # Copies that the list lacks. They are gone if the upstream does not find them either; otherwise
+    # they are refreshed, since they were copied with another selection.
+    missing: list[WidgetName]
+    # Copies that may have changed.
+    refreshed: list[WidgetName]
+    # Widgets that are not here yet.
+    added: list[WidgetName]
+    # Local widgets, and copies from other upstreams, that are replaced.
+    adopted: list[WidgetName]
+    # Copies that are current except for their download counts.
     current: Counts
-    fetched: Sequence[WidgetName]
+    # Excluded copies, which become local widgets.
+    released: list[WidgetName]
+    # The reason for each selected widget that stays as it is.
+    refused: dict[WidgetName, str]
+    # Copies whose about may have changed, also if they are current.
+    described: set[WidgetName]
+
+    @property
+    def fetched(self) -> list[WidgetName]:
+        """The widgets to request, takedowns first."""
+        return [*self.missing, *self.refreshed, *self.adopted, *self.added]
+
+
+def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -> Plan:
+    """Return the plan for these lists, this local state and these options."""
+    result = Plan([], [], [], [], {}, [], {}, set())
+    wanted = dict.fromkeys([*_changed_selection(lists, options), *lists.listed])
+    for key, copy in memory.copies.items():
+        if str(key) in options.excludes:
+            result.released.append(key)
+        elif not copy.listed:
+            # The copy was unlisted here or is gone. It comes back if the upstream lists it.
+            if key in wanted:
+                result.refreshed.append(key)
+        elif key not in lists.listed:
+            result.missing.append(key)
+        elif lists.changes and lists.changes.has_current(key, options.valid_etag(copy.etag)):
+            result.current[key] = lists.listed[key]
+        else:
+            result.refreshed.append(key)
+    for key in wanted:
+        local = memory.local.get(key)
+        if local is None:
+            result.added.append(key)
+        elif local.source != memory.source and adopt:
+            result.adopted.append(key)
+        elif local.source != memory.source:
+            result.refused[key] = _describe_conflict(local)
+    result.described.update(_find_described(lists, memory, options))
+    return result
+
+
+def _changed_selection(lists: Lists, options: MirrorOptions) -> list[WidgetName]:
+    """Return selected widgets that the list may have missed because it changed meanwhile."""
+    # The changes do not say for which SDK a widget has a version.
+    if lists.changes is None or options.sdks:
+        return []
+    return [key for key in lists.changes.public if options.selects(key.scope, key.name)]
+
+
+def is_complete(lists: Lists, options: MirrorOptions) -> bool:
+    """Return whether the lists together miss no selected widget."""
+    return lists.is_complete or (lists.changes is not None and not options.sdks)
+
+
+def _find_described(lists: Lists, memory: Memory, options: MirrorOptions) -> set[WidgetName]:
+    copies = set(memory.copies)
+    had_pictures = memory.options is not None and memory.options.bundles
+    if lists.changes is None or (options.bundles and not had_pictures):
+        return copies
+    return copies.intersection(lists.changes.public)
+
+
+def _describe_conflict(local: LocalWidget) -> str:
+    origin = f"is a copy from {local.source}" if local.source else "was published or imported here"
+    return f"{origin}; --adopt replaces it, --exclude leaves it"

@@ -1,143 +1,152 @@
-"""HTTP client for an upstream: responses are bounded in size and time, passing faults retried."""
+"""The HTTP requests of a mirror to its upstream, and to the URLs that the upstream refers to."""
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from urllib3 import BaseHTTPResponse, Retry
-from urllib3.exceptions import HTTPError
+from ..domain.documents import parse_json
+from ..domain.messages import quoted
+from ..domain.validators import ETAG, check_base_url, check_http_url
+from ..system.http_client import HttpClient, Response, Retries, Sink
+from ..system.http_connections import Origin, TransferError
+from ..system.netrc_file import Credentials
+from ..system.tls import CertificatesError
 
-from ..documents import parse_json
-from ..http_client import MAX_RESPONSE_BYTES, USER_AGENT, read_pieces
-from ..text import quoted
-from ..validators import ETAG, check_base_url
-from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
-
-# For one request with its whole response.
+# The limit of one request with its whole response.
 MAX_REQUEST_SECONDS = 120
-# For all retries of a request together, with the waits between them.
+# The limit of all retries of a request together, with the waits between them.
 MAX_RETRY_SECONDS = 180
 MAX_REDIRECTS = 5
-RETRIED_STATUSES = (429, 500, 502, 503, 504)
-# Before each retry.
+REDIRECTS = {301, 302, 303, 307, 308}
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+# The wait before each retry.
 RETRY_WAITS = (0, 1, 2, 4)  # seconds
-# For the list of an upstream and its changes together.
-MAX_LIST_SECONDS = 1800
-# A Retry-After above this fails the request.
+# A longer Retry-After fails the request.
 MAX_RETRY_AFTER = 60  # seconds
+# The limit of the list of an upstream and its changes together.
+MAX_LIST_SECONDS = 1800
 # More than a JavaScript engine accepts as one source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 # The deadline of a bundle is extended in proportion to its size.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
 
-T = TypeVar("T")
 
-
-class UpstreamResponse(NamedTuple):
-    """A response of any status that is not retried."""
-
-    status: int
-    body: bytes
-    etag: str | None
-
-    def json(self) -> Any:
-        """Return the JSON value of a response with status 200; raise UpstreamError otherwise."""
-        if self.status != 200:
-            raise UpstreamError(f"the response status is {self.status}, not 200")
-        try:
-            return parse_json(self.body)
-        except (ValueError, RecursionError) as error:
-            raise UpstreamError("the response is not JSON in UTF-8") from error
+class UpstreamError(Exception):
+    """A request failed; the message says why, without a full stop."""
 
 
 class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
-    def __init__(self, base_url: str, ca: str | None = None) -> None:
-        """Trust the certificates of the system, and those in the file ca."""
+    def __init__(self, base_url: str, credentials: Credentials, ca: str | None = None) -> None:
+        """Trust the certificates of the system and those in the file ca.
+
+        The credentials are sent to the origin of the base URL, and to no other.
+        """
         self.base_url = check_base_url(base_url)
-        self._lists_end = math.inf
-        self._connections = Connections(ca)
-
-    def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
-        """Return the response for a path below the base URL; 304 if the ETag still matches."""
-        headers = {"Accept": "application/json"}
-        if etag is not None:
-            headers["If-None-Match"] = etag
-        return self._request(self.base_url + path, headers, _read_response)
-
-    def limit_lists(self) -> None:
-        """Give the lists of this upstream MAX_LIST_SECONDS from now on."""
+        self._origin, self._credentials = Origin.of(self.base_url), credentials
+        self._client = HttpClient(
+            self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
+        )
+        # A run reads the lists first.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
+        # The error of each host that no retry could reach. Many bundles may be at one host, so
+        # further requests to it fail at once.
+        self._unreachable: dict[Origin, TransferError] = {}
 
-    def get_page(self, path: str) -> UpstreamResponse:
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def get(self, path: str, etag: str | None = None) -> Response:
+        """Return the response for a path below the base URL; 304 if the ETag still matches."""
+        headers = {} if etag is None else {"If-None-Match": etag}
+        return self._request(self.base_url + path, headers)
+
+    def get_page(self, path: str) -> Response:
         """Return a page of a list; raise UpstreamError if the lists take too long."""
         if time.monotonic() > self._lists_end:
             raise UpstreamError(f"its lists take longer than {MAX_LIST_SECONDS // 60} minutes")
         return self.get(path)
 
-    def download(self, url: str, size: int, store: Callable[[Iterator[bytes]], None]) -> None:
-        """Pass the content at the URL, of at most that size, to store() in chunks.
+    def download(self, url: str, size: int, store: Sink) -> None:
+        """Pass the content at the URL, of at most that size, to store() in pieces.
 
         If the transfer fails, the iterator raises, and store() is called again for the next one.
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
-
-        def read(response: BaseHTTPResponse) -> None:
-            if response.status != 200:
-                raise UpstreamError(f"the response status is {response.status}, not 200")
-            store(_read_chunks(response, size))
-
-        self._request(url, {"Accept": "*/*"}, read, size / MIN_BUNDLE_RATE)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._connections.close()
+        _check_status(self._request(url, {"Accept": "*/*"}, size, store).status)
 
     def _request(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        read: Callable[[BaseHTTPResponse], T],
-        more_seconds: float = 0,
-    ) -> T:
-        """Send a GET, retry passing faults, and return what read() returns."""
-        max_seconds = MAX_REQUEST_SECONDS + more_seconds
-        last_deadline = time.monotonic() + max_seconds + MAX_RETRY_SECONDS
-        for wait in (*RETRY_WAITS, None):
-            deadline = min(time.monotonic() + max_seconds, last_deadline)
-            try:
-                return self._follow(url, headers, read, deadline)
-            except UpstreamError as failure:
-                error = failure
-            if time.monotonic() >= deadline:
-                # The connection was shut down.
-                raise UpstreamError(TOO_SLOW)
-            if wait is None or not error.is_temporary:
-                break
-            time.sleep(max(error.retry_after, wait))
-        raise error
-
-    def _follow(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        read: Callable[[BaseHTTPResponse], T],
-        deadline: float,
-    ) -> T:
-        """Send a GET, follow redirects, and return what read() returns."""
-        common = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"}
+        self, url: str, headers: dict[str, str], size: int = 0, sink: Sink | None = None
+    ) -> Response:
+        """Send a GET, again after transient errors, and follow redirects."""
+        seconds = MAX_REQUEST_SECONDS + size / MIN_BUNDLE_RATE
+        end = time.monotonic() + seconds + MAX_RETRY_SECONDS
+        retries = Retries(RETRY_WAITS, RETRIED_STATUSES, MAX_RETRY_AFTER)
+        authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
-            with self._connections.get(url, {**common, **headers}, deadline) as response:
-                _check_status(response)
-                location = response.get_redirect_location()
-                if not location:
-                    return read(response)
+            origin = _check_url(url)
+            # Another origin that redirects back must not choose what is read with the credentials.
+            is_own = is_own and origin == self._origin
+            sent = {"Authorization": authorization} if is_own and authorization else {}
+            try:
+                if origin in self._unreachable:
+                    raise self._unreachable[origin]
+                response = self._client.request(
+                    "GET",
+                    url,
+                    {**headers, **sent},
+                    seconds=seconds,
+                    sink=sink,
+                    max_bytes=size,
+                    retries=retries,
+                    end=end,
+                )
+            except TransferError as error:
+                if error.is_unsent:
+                    self._unreachable[origin] = error
+                raise UpstreamError(f"it {error}") from error
+            except CertificatesError as error:
+                raise UpstreamError(str(error)) from error
+            if response.status in RETRIED_STATUSES:
+                raise UpstreamError(f"it responded {response.status}")
+            if is_own and (response.status == 401 or (sent and response.status == 403)):
+                reason = self._credentials.describe_refusal(origin.host, response.status)
+                raise UpstreamError(reason)
+            location = response.headers.get("Location")
+            if response.status not in REDIRECTS or not location:
+                return response
             url = _redirect_target(url, location)
-        raise UpstreamError("there are too many redirects")
+        raise UpstreamError("it redirects too often")
+
+
+def read_json(response: Response) -> Any:
+    """Return the JSON value of a response with status 200; raise UpstreamError otherwise."""
+    _check_status(response.status)
+    try:
+        return parse_json(response.body)
+    except (ValueError, RecursionError) as error:
+        raise UpstreamError("the response is not JSON in UTF-8") from error
+
+
+def read_etag(response: Response) -> str | None:
+    """Return the ETag of a response, if it has a valid one."""
+    etag = response.headers.get("ETag", "")
+    return etag if ETAG.fullmatch(etag) else None
+
+
+def _check_status(status: int) -> None:
+    if status != 200:
+        raise UpstreamError(f"it responded {status}")
+
+
+def _check_url(url: str) -> Origin:
+    try:
+        return Origin.of(check_http_url(url))
+    except (ValueError, TransferError):
+        raise UpstreamError(f"{quoted(url)} is not an absolute http or https URL") from None
 
 
 def _redirect_target(url: str, location: str) -> str:
@@ -148,31 +157,3 @@ def _redirect_target(url: str, location: str) -> str:
     if urlsplit(url).scheme == "https" and not target.startswith("https:"):
         raise UpstreamError(f"it redirects from https to {quoted(target)}")
     return target
-
-
-def _check_status(response: BaseHTTPResponse) -> None:
-    """Raise UpstreamError if the request is to be repeated later."""
-    if response.status not in RETRIED_STATUSES:
-        return
-    try:
-        seconds = Retry().get_retry_after(response) or 0
-    except (HTTPError, ValueError, OverflowError):
-        # Not a valid time.
-        seconds = 0
-    raise UpstreamError(
-        f"the response status is {response.status}, not 200",
-        is_temporary=seconds <= MAX_RETRY_AFTER,
-        retry_after=seconds,
-    )
-
-
-def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
-    body = b"".join(_read_chunks(response, MAX_RESPONSE_BYTES))
-    etag = response.headers.get("ETag", "")
-    return UpstreamResponse(response.status, body, etag if ETAG.fullmatch(etag) else None)
-
-
-def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
-    """Yield the decoded body as it arrives; raise UpstreamError beyond the limit."""
-    with transfer_errors():
-        yield from read_pieces(response, max_bytes)

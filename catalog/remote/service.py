@@ -1,44 +1,52 @@
-"""Requests to a service with a token, and what each failure means to the user."""
+"""Requests to a service with a token, and what each failure means for the user."""
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from semver import Version
-from urllib3 import Retry
 
 from .. import __version__
-from ..changes import ChangeError, MissingError
-from ..documents import Json, parse_json
-from ..http_client import MAX_RESPONSE_BYTES, HttpClient, Response, TransferError
-from ..rights import NEEDS_SESSION
-from ..text import escape_unprintable, plural, quoted
-from ..tls import CertificatesError
-from ..validators import is_loopback
-from .token_file import VARIABLE, find_token
+from ..domain.changes import ChangeError, MissingError
+from ..domain.documents import Json, parse_json
+from ..domain.messages import quoted
+from ..domain.permissions import NEEDS_SESSION
+from ..domain.validators import is_loopback
+from ..system.http_client import HttpClient, Response, Retries
+from ..system.http_connections import TransferError
+from ..system.tls import CertificatesError
+from .identity import exchange_once, find_identity
+from .response_shapes import EXCHANGED, Shape, ShapeError, check_shape
+from .token_file import VARIABLE, find_token, missing_token
 
-TOOL_VERSION_PATH = "/api/widgets/cli-version"
-# A service that stores a large bundle responds when it is on disk.
+CLI_VERSION_PATH = "/api/widgets/cli-version"
+# A service responds to a large bundle only after it is on disk.
 MAX_SECONDS = 60
+# The limit of all responses to one command together.
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
 
-# A service that is restarted, or its proxy meanwhile, is asked again. Every request may be
-# repeated: the same change again is no change.
-PASSING_STATUSES = {429, 502, 503, 504}
-# The first retry is immediate, the second after twice this, and so on.
-BACKOFF = 1.0  # seconds
-# Retries and the longest wait: 4 seconds for somebody who only looks, 29 for a change.
-READ, CHANGE = (3, 2), (5, 15)
+# Every request may be sent again: the same change again is a no-op.
+TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
+# The waits before each retry: 4 seconds for somebody who only looks, 29 for a change.
+READ_WAITS, CHANGE_WAITS = (0, 2, 2), (0, 2, 4, 8, 15)
+# A longer Retry-After ends the retries: nobody waits longer for a command.
+MAX_RETRY_AFTER = 15  # seconds
 SAFE_AGAIN = "run it again, it is safe"
+# Explains a status that a proxy in front of the service sends itself.
+PROXY_REASONS = {
+    401: "it asks for a user name and password",
+    403: "it does not allow this request from this machine",
+    413: "the body is larger than the proxy allows",
+}
 
 
 class RemoteError(ChangeError):
-    """The service cannot be used, or refuses the request; the message says why."""
+    """The service cannot be used, or refuses the request; the message says why.
 
-    def __init__(self, message: str) -> None:
-        # The service may have written a part of it.
-        super().__init__(escape_unprintable(message))
+    A part of the message may come from the service.
+    """
 
 
 class Body(NamedTuple):
@@ -54,37 +62,40 @@ def json_body(value: object) -> Body:
 
 
 class Service:
-    """A service; before the first request with a token, the release of this program is checked."""
+    """A service. The first request with a token is preceded by a check of the release."""
 
     def __init__(
         self, url: str, ca: str | None = None, on_retry: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Trust the certificates in the file ca; without one, those of the system.
+        """Trust the certificates of the system and those in the file ca.
 
-        Call on_retry with a sentence before a request is repeated for the first time.
+        Call on_retry with a sentence before the first retry of a request.
         """
         self.url = url
         self._on_retry = on_retry
-        # None is the token in the environment, or the stored one.
+        # None stands for the token in the environment, or else the stored one, or that of a job.
         self.token: str | None = None
-        self._client = HttpClient(url, ca, seconds=MAX_SECONDS, max_bytes=MAX_RESPONSE_BYTES)
+        self._ca = ca
+        self._client = HttpClient(url, ca, seconds=MAX_SECONDS)
         self._is_checked = False
+        self._received = 0
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def get(self, path: str, parameters: Mapping[str, object] | None = None) -> Json:
+    def get(self, path: str, shape: Shape, parameters: Mapping[str, object] | None = None) -> Json:
         """Return the JSON object of a public path; raise MissingError or RemoteError."""
-        response = self._send(READ, "GET", path + _query(parameters))
+        response = self._send(READ_WAITS, "GET", path + _query(parameters))
         if response.status == 404 and "error" in (refusal := _parse_object(response)):
-            raise MissingError(escape_unprintable(str(refusal["error"])))
-        return self._read(response)
+            raise MissingError(str(refusal["error"]))
+        return self._read(response, shape)
 
     def request(
         self,
         method: str,
         path: str,
+        shape: Shape,
         body: Body | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
@@ -92,28 +103,58 @@ class Service:
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise RemoteError(
-                f"{self.url} is not an https URL; http would show the token, and is only for "
-                "loopback."
+                f"{self.url} is not an https URL. The token is sent over http only to a loopback "
+                "address."
             )
-        token = self.token or find_token(self.url)
-        headers = {"Authorization": f"Bearer {token}"}
+        headers = {"Authorization": f"Bearer {self._find_token()}"}
         if body:
             headers["Content-Type"] = body.content_type
         content = body.content if body else None
-        patience = READ if method == "GET" else CHANGE
+        waits = READ_WAITS if method == "GET" else CHANGE_WAITS
         if not self._is_checked:
-            self._check_tool(patience)
-        return self._read(self._send(patience, method, path + _query(parameters), headers, content))
+            self._check_release(waits)
+        response = self._send(waits, method, path + _query(parameters), headers, content)
+        return self._read(response, shape)
 
-    def _read(self, response: Response) -> Json:
+    def _find_token(self) -> str:
+        """Return the token of the user, or else that of this job; raise TokenError."""
+        token = self.token or find_token(self.url)
+        if token is None:
+            identity = find_identity(self.url, self._ca)
+            if identity is None:
+                raise missing_token(self.url)
+            token = self.token = exchange_once(self.url, identity, self._exchange, self._on_retry)
+        return token
+
+    def _exchange(self, id_token: str) -> Json:
+        """Return the short token that the service issues for an id token, and its expiry."""
+        self._check_release(CHANGE_WAITS)
+        body = json_body({"idToken": id_token})
+        headers = {"Content-Type": body.content_type}
+        response = self._send(CHANGE_WAITS, "POST", "/api/session", headers, body.content)
+        if response.status == 401:
+            raise RemoteError(f"{self.url} is of a release that accepts no id tokens.")
+        session = self._read(response, EXCHANGED)
+        return {"token": session["token"], "expiresAt": session["expiresAt"]}
+
+    def _read(self, response: Response, shape: Shape) -> Json:
         """Return the JSON object of a response; raise RemoteError if it is an error."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_refusal(response))
-        return _parse_object(response)
+        value = _parse_object(response)
+        try:
+            check_shape(value, shape)
+        except ShapeError as error:
+            raise RemoteError(self.describe_unexpected(str(error))) from None
+        return value
 
-    def _check_tool(self, patience: tuple[int, int]) -> None:
+    def describe_unexpected(self, problem: str) -> str:
+        """Return the message about a response that a widget catalog does not send."""
+        return f"The response of {self.url} {problem}; a proxy or another service may have sent it."
+
+    def _check_release(self, waits: Sequence[float]) -> None:
         """Raise RemoteError if the service needs a newer release of this program."""
-        response = self._send(patience, "GET", TOOL_VERSION_PATH)
+        response = self._send(waits, "GET", CLI_VERSION_PATH)
         if response.status not in (200, 404):
             raise RemoteError(self._describe_refusal(response))
         try:
@@ -122,55 +163,54 @@ class Service:
             raise RemoteError(f"{self.url} is not a widget catalog.") from None
         if Version.parse(__version__) < minimum:
             raise RemoteError(
-                f"This is widget-catalog {__version__}, and {self.url} needs {minimum} or newer; "
-                "install a newer release."
+                f"{self.url} needs widget-catalog {minimum} or newer, and this is {__version__}. "
+                "Install a newer release."
             )
         self._is_checked = True
 
     def _send(
         self,
-        patience: tuple[int, int],
+        waits: Sequence[float],
         method: str,
         path: str,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> Response:
-        """Return the response; after a passing fault, send the request again for some time."""
-        number, longest = patience
-        retries = Retry(
-            number,
-            allowed_methods=None,
-            status_forcelist=PASSING_STATUSES,
-            backoff_factor=BACKOFF,
-            backoff_max=longest,
-        )
-        seconds = sum(min(int(BACKOFF * 2**each), longest) for each in range(1, number))
+        """Return the response; send the request again after transient errors."""
 
         def on_retry(problem: str) -> None:
-            limit = plural(seconds, "second")
-            self._on_retry(f"{self.url} {problem}; trying again for {limit}.")
+            self._on_retry(f"{self.url} {problem}; retrying for {sum(waits)} seconds.")
 
+        retries = Retries(waits, TRANSIENT_STATUSES, MAX_RETRY_AFTER, on_retry)
         try:
-            return self._client.request_again(retries, on_retry, method, path, headers, content)
+            response = self._client.request(method, path, headers, content, retries=retries)
         except CertificatesError as error:
             raise RemoteError(f"{error}.") from None
         except TransferError as error:
-            if error.is_uncertain and method != "GET":
-                consequence = f", so it may have made the change; {SAFE_AGAIN}"
-            else:
-                is_refused = error.is_passing and not error.is_uncertain
-                consequence = "; is the service running?" if is_refused else ""
-            raise RemoteError(error.sentence(self.url, consequence)) from error
+            advice = "."
+            if error.is_unsent and error.is_transient:
+                advice = "; is the service running?"
+            elif not error.is_unsent and method != "GET":
+                advice = f", so it may have made the change; {SAFE_AGAIN}."
+            raise RemoteError(f"{self.url} {error}{advice}") from error
+        self._received += len(response.body)
+        if self._received > MAX_TOTAL_BYTES:
+            raise RemoteError(f"{self.url} sent more than {MAX_TOTAL_BYTES} bytes in total.")
+        return response
 
     def _describe_refusal(self, response: Response) -> str:
-        """Return what a response other than the expected one means."""
+        """Return what an unexpected response means."""
         error = _parse_object(response).get("error")
+        # The service itself explains these statuses as JSON, so a proxy has sent this response.
+        if response.status in PROXY_REASONS and not isinstance(error, str):
+            reason = PROXY_REASONS[response.status]
+            return f"The proxy at {self.url} refused the request ({response.status}): {reason}."
         if response.status == 401:
             is_variable = self.token is None and os.environ.get(VARIABLE)
             source = f" in {VARIABLE}" if is_variable else ""
-            reason = "It is unknown." if error in (None, NEEDS_SESSION) else error
-            return f"{self.url} refused the token{source}. {reason}"
-        again = f" To try it later, {SAFE_AGAIN}." if response.status in PASSING_STATUSES else ""
+            why = "It is unknown." if error == NEEDS_SESSION else error
+            return f"{self.url} refused the token{source}. {why}"
+        again = f" To try it later, {SAFE_AGAIN}." if response.status in TRANSIENT_STATUSES else ""
         if isinstance(error, str):
             return error + again
         location = response.headers.get("Location") if 300 <= response.status < 400 else None
@@ -183,7 +223,7 @@ def _query(parameters: Mapping[str, object] | None) -> str:
 
 
 def _parse_object(response: Response) -> Json:
-    """Return the JSON object in a body, an empty one if it has none."""
+    """Return the JSON object in a body, or an empty one."""
     try:
         value = parse_json(response.body)
     except (ValueError, RecursionError):

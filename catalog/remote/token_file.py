@@ -1,13 +1,14 @@
-"""What `widget-catalog login` stores by the URL of the service: its token, and the file of --ca."""
+"""Logins that `widget-catalog login` stores by URL: the token and the CA file of a service."""
 
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
-from ..atomic_files import atomic_replace, locked_directory
-from ..changes import ChangeError
-from ..token_text import token_id
+from ..domain.changes import ChangeError
+from ..domain.token_text import token_id
+from ..system.atomic_files import atomic_replace, locked_directory
 
 VARIABLE = "CATALOG_TOKEN"
 
@@ -27,15 +28,23 @@ def token_file() -> Path:
     return configuration / "widget-catalog" / "tokens.json"
 
 
-def find_token(url: str) -> str:
-    """Return the token in the environment, or else the stored one; raise TokenError."""
-    login = f"widget-catalog login --server {url}"
+def find_token(url: str) -> str | None:
+    """Return the token in the environment, or else the stored one, or None."""
     if text := os.environ.get(VARIABLE):
         return check_token(text, VARIABLE)
     stored = read_logins().get(url)
-    if stored is None:
-        raise TokenError(f"There is no token for {url}: run {login}, or set {VARIABLE}.")
-    return stored["token"]
+    return stored["token"] if stored else None
+
+
+def missing_token(url: str) -> TokenError:
+    """Return the error of a user who has no token for a service."""
+    login = f"widget-catalog login --server {url}"
+    # In other jobs of GitHub, Gitea and Forgejo, the variables of an id token are missing.
+    in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
+    hint = " This job may not request an id token: see id-token in its permissions."
+    return TokenError(
+        f"There is no token for {url}: run {login}, or set {VARIABLE}.{hint if in_actions else ''}"
+    )
 
 
 def stored_ca(url: str) -> str | None:
@@ -55,9 +64,12 @@ def check_token(text: str, source: str) -> str:
     return token
 
 
-def read_logins() -> dict[str, dict[str, str]]:
-    """Return what is stored by URL; raise TokenError if others may read it."""
-    path = token_file()
+def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
+    """Return what is stored by URL, in this or another file; raise TokenError if others may read.
+
+    Every value has a token.
+    """
+    path = path or token_file()
     try:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -73,7 +85,7 @@ def read_logins() -> dict[str, dict[str, str]]:
 
 
 def store_login(url: str, token: str | None, ca: str | None = None) -> None:
-    """Store the token of a service and the file of --ca; None as the token removes both."""
+    """Store the token and CA file of a service; None as the token removes both."""
     path = token_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked_directory(path.parent):
@@ -81,5 +93,11 @@ def store_login(url: str, token: str | None, ca: str | None = None) -> None:
         logins.pop(url, None)
         if token is not None:
             logins[url] = {"token": token, **({"ca": os.path.abspath(ca)} if ca else {})}
-        with atomic_replace(path) as new:
-            new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+        write_logins(path, logins)
+
+
+def write_logins(path: Path, logins: Mapping[str, Mapping[str, str]]) -> None:
+    """Replace a file of tokens by one that only its owner can read."""
+    # The file may be a link to where the user keeps such files.
+    with atomic_replace(path.resolve()) as new:
+        new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")

@@ -1,8 +1,9 @@
 """The log: a line for each request on standard output, errors on standard error.
 
-Lines are written together, once in a turn of the event loop, and only if that does not block: so no
-request waits for the reader of the log. Those that cannot be written are dropped and counted. Every
-field is escaped, so a client cannot forge a line.
+Lines are written once in a turn of the event loop, and only if that does not block: no request
+waits for the reader of the log. A line fits into PIPE_BUF, so that a pipe takes it as a
+whole or not at all. Lines that cannot be written are dropped and counted. Every field is escaped,
+so a client cannot forge a line.
 """
 
 import contextlib
@@ -17,15 +18,21 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import takewhile
 from typing import TextIO
 
-from ..text import escape_unprintable, plural
+from ..domain.messages import escape_unprintable, plural
 
-MAX_TARGET = 2_000  # characters
-# About 10,000 lines that a slow reader may fall behind.
+# Load balancers request this path every second.
+HEALTH_PATH = "/api/health"
+# With these limits a line fits into PIPE_BUF, even as JSON, where an escaped character takes twice
+# as many.
+MAX_FIELD = 1_900  # characters
+MAX_MESSAGE = 1_000  # characters
+# A slow reader may fall behind by about 10,000 lines.
 PIPE_BYTES = 1024 * 1024  # bytes
 
-# Fields that need no escape: no space, no backslash, no control character.
+# Matches a field that needs no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
 
 
@@ -40,63 +47,55 @@ class LogWriter:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lines: list[bytes] = []
-        # The end of a line of which the first part was written.
-        self._rest = b""
-        # Of these the log does not tell yet.
-        self._dropped = 0
-        # Since the start of the process.
-        self.lost_lines = 0
+        # The dropped lines that are not reported yet, and all that were dropped since the process
+        # started.
+        self._unreported = self.lost_lines = 0
         self._lock = threading.Lock()
 
     def write(self, lines: str) -> None:
         """Have the next flush() write complete lines."""
         with self._lock:
-            self._lines.append(lines.encode())
+            self._lines += lines.encode().splitlines(keepends=True)
 
     def flush(self) -> None:
         """Write the lines; drop and count those that would have to wait for the reader."""
+        if not (self._lines or self._unreported):
+            return
         with self._lock:
             lines, self._lines = self._lines, []
-            if lines or self._rest or self._dropped:
-                self._send(b"".join(lines))
+            if self._unreported and self._write(self._report()):
+                self._unreported = 0
+            lost = len(lines) - sum(1 for _ in takewhile(self._write, lines))
+            self._unreported += lost
+            self.lost_lines += lost
 
-    def _send(self, lines: bytes) -> None:
-        data = self._rest
-        if self._dropped:
-            verb = "was" if self._dropped == 1 else "were"
-            lost = f"{plural(self._dropped, 'line')} {verb} lost: the log was not read in time.\n"
-            data += lost.encode()
-        start, sent = len(data), 0
-        data += lines
-        # The reader may be gone, or the disk full.
-        with contextlib.suppress(OSError):
-            # What is ready takes this much without blocking.
-            while sent < len(data) and self._poll.poll(0):
-                sent += os.write(self._descriptor, data[sent : sent + select.PIPE_BUF])
-        # A line that was begun is finished later; those after it are lost.
-        is_begun = sent < len(self._rest) or data[sent - 1 : sent] not in (b"", b"\n")
-        end = data.index(b"\n", sent) + 1 if is_begun else sent
-        if end > len(self._rest):
-            self._dropped = 0
-        self._rest = data[sent:end]
-        count = data.count(b"\n", max(start, end))
-        self._dropped += count
-        self.lost_lines += count
+    def _report(self) -> bytes:
+        lines = f"{plural(self._unreported, 'line')} {'was' if self._unreported == 1 else 'were'}"
+        return f"{lines} lost: the log was not read in time.\n".encode()
+
+    def _write(self, line: bytes) -> bool:
+        """Write a line; return whether that was possible without waiting."""
+        try:
+            return bool(self._poll.poll(0)) and os.write(self._descriptor, line) > 0
+        except OSError:
+            # The reader is gone, or the disk is full.
+            return False
 
 
 class AccessLog:
-    """Writes a line for each request, in the configured format and from the configured level on."""
+    """Writes a line for each request in the configured format, if the level includes it."""
 
     def __init__(self, level: str, log_format: str, writer: LogWriter) -> None:
-        self._min_status = {"info": 0, "warning": 500, "error": 1000}[level]
-        self._with_query = level == "info"
+        self._min_status = {"debug": 0, "info": 0, "warning": 500, "error": 1000}[level]
+        self._with_query = level in ("debug", "info")
+        self._with_health = level == "debug"
         self._is_json = log_format == "json"
         self._write, self.flush = writer.write, writer.flush
-        # All writers of the process, that of errors too.
-        self.writers = {writer}
+        # All writers of the process, including the one for errors.
+        self.writers = [writer]
 
     def lost_lines(self) -> int:
-        """Return how many lines were dropped since the start, requests and errors."""
+        """Return how many lines of all logs were dropped since the process started."""
         return sum(writer.lost_lines for writer in self.writers)
 
     def add(
@@ -109,8 +108,13 @@ class AccessLog:
         seconds: float,
         request_id: str = "",
     ) -> None:
-        """Log one request; target is the path and query as they were sent."""
+        """Log one request; the target is the path and query as the client sent them.
+
+        Successful health checks are logged at the level debug only.
+        """
         if status < self._min_status:
+            return
+        if target == HEALTH_PATH and status < 500 and not self._with_health:
             return
         if not self._with_query:
             target = target.partition("?")[0]
@@ -126,23 +130,23 @@ class AccessLog:
             self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
 
 
-# Of the current second.
+# Recomputed once per second.
 @lru_cache(1)
 def date_and_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def utc_time(now: float) -> str:
-    """Return the time in the form of the API."""
+    """Return the time in the format of the API."""
     return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
 
 
 def escape_field(text: str) -> str:
-    """Return the text as one word of printable ASCII, cut to MAX_TARGET, or - if it is empty."""
-    if len(text) < MAX_TARGET and is_plain(text):
+    """Return the text as one word of printable ASCII, cut to MAX_FIELD, or - if it is empty."""
+    if len(text) <= MAX_FIELD and is_plain(text):
         return text
-    cut = text[:MAX_TARGET] + ("..." if len(text) > MAX_TARGET else "")
-    return cut.encode("unicode_escape").decode("ascii").replace(" ", r"\x20") or "-"
+    escaped = text[:MAX_FIELD].encode("unicode_escape").decode("ascii").replace(" ", r"\x20") or "-"
+    return escaped if max(len(text), len(escaped)) <= MAX_FIELD else f"{escaped[:MAX_FIELD]}..."
 
 
 class ErrorFormatter(logging.Formatter):
@@ -154,36 +158,34 @@ class ErrorFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         when, message = utc_time(record.created), escape_unprintable(record.getMessage())
-        trace = self.formatException(record.exc_info) if record.exc_info else ""
-        if self._is_json:
-            fields = {"time": when, "level": record.levelname.lower(), "message": message}
-            return json.dumps(fields | ({"traceback": trace} if trace else {}))
-        first = f"{when} {record.levelname} {message}"
-        return "\n ".join([first, *map(escape_unprintable, trace.splitlines())])
+        trace = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        if not self._is_json:
+            first = f"{when} {record.levelname} {message}"
+            return "\n ".join([first, *map(escape_unprintable, trace)])
+        fields = {"time": when, "level": record.levelname.lower(), "message": message[:MAX_MESSAGE]}
+        line = json.dumps(fields | ({"traceback": "\n".join(trace)} if trace else {}))
+        while len(line) >= select.PIPE_BUF and len(trace) > 1:
+            # The innermost calls tell the most: keep the first line, and leave out the outermost
+            # calls.
+            del trace[1]
+            line = json.dumps(fields | {"traceback": "\n".join(trace)})
+        return line
 
 
 @contextlib.contextmanager
 def logging_to_standard_streams(
-    level: str, log_format: str, requests_stream: TextIO | None
+    level: str, log_format: str, requests_stream: TextIO
 ) -> Iterator[AccessLog]:
-    """Log requests to the stream, and what any module logs to standard error."""
-    out, err = _descriptor(requests_stream), _descriptor(sys.stderr)
-    requests = LogWriter(out)
-    # One writer for one pipe: the rest of a line must not be separated from its beginning.
-    errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)
+    """Log requests to the stream, and the messages of all modules to standard error."""
+    requests, errors = LogWriter(requests_stream.fileno()), LogWriter(sys.stderr.fileno())
     min_level = logging.ERROR if level == "error" else logging.WARNING
     handler = logging.StreamHandler(errors)
     handler.setFormatter(ErrorFormatter(log_format))
     logging.basicConfig(handlers=[handler], level=min_level, force=True)
     log = AccessLog(level, log_format, requests)
-    log.writers.add(errors)
+    log.writers.append(errors)
     try:
         yield log
     finally:
         requests.flush()
         errors.flush()
-
-
-def _descriptor(stream: TextIO | None) -> int:
-    # The service may be started with its outputs closed.
-    return stream.fileno() if stream else os.open(os.devnull, os.O_WRONLY)

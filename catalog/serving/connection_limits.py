@@ -1,98 +1,155 @@
-"""Limits that connections share, and which connection is closed when one is reached.
+"""Limits that connections share, and which connection is closed when one is exceeded.
 
-Connections are accepted first; then those that make the least progress are closed until the limits
-hold. A connection whose request is being handled is never closed, nor one of this turn of the event
-loop: what it has sent has not been read yet.
+A new connection is accepted first; then others are closed until the limits hold. The connection
+that has been idle longest goes first, then the one whose request or response has made no progress
+for longest. A connection whose request is being handled is never closed for another one.
+
+All tables are kept up to date as connections change, so that no cost depends on their number.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter, OrderedDict, defaultdict
 
-from .connections import Channel
-from .proxies import Proxies, client_network
+from ..domain.client_addresses import TrustedProxies
+from .connections import Connection, Phase
 
 # How many connections are accepted in one turn of the event loop.
 MAX_ACCEPTS = 64
-# The limit of unsent bodies in memory, besides the largest of them.
+# The limit on unsent bodies in memory, not counting the largest response.
 MAX_UNSENT = 64 * 1024 * 1024  # bytes
+
+IDLE_PHASES = (Phase.IDLE, Phase.DISCARDING)
+ACTIVE_PHASES = (Phase.RECEIVING, Phase.SENDING)
+
+
+class Group:
+    """All connections, or those of one client."""
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum, self.size = maximum, 0
+        # The connections that may be closed; the one without progress for the longest time is
+        # first.
+        self.idle: OrderedDict[Connection, None] = OrderedDict()
+        self.active: OrderedDict[Connection, None] = OrderedDict()
+
+    @property
+    def handled(self) -> int:
+        """The number of connections whose requests are being handled."""
+        return self.size - len(self.idle) - len(self.active)
+
+    def place(self, connection: Connection) -> None:
+        """Put a connection last in the table of its phase."""
+        self.idle.pop(connection, None)
+        self.active.pop(connection, None)
+        if connection.phase in IDLE_PHASES:
+            self.idle[connection] = None
+        elif connection.phase in ACTIVE_PHASES:
+            self.active[connection] = None
+
+    def find_surplus(self) -> Connection | None:
+        """Return the connection to close if there are too many."""
+        if self.size <= self.maximum:
+            return None
+        return next(iter(self.idle or self.active), None)
 
 
 class ConnectionLimits:
     """The limits of the number of connections, in total and by client, and of their memory."""
 
-    def __init__(
-        self, sockets: dict[int, Any], maximum: int, per_client: int, proxies: Proxies
-    ) -> None:
-        self._sockets, self.maximum = sockets, maximum
-        # Connections that were closed at once: all others of the client were being handled.
+    def __init__(self, maximum: int, per_client: int, proxies: TrustedProxies) -> None:
+        self.all = Group(maximum)
+        # The number of connections that were closed at once because all other connections of the
+        # client had requests in progress.
         self.refused = 0
-        self._per_client = per_client or maximum + MAX_ACCEPTS
         self._proxies = proxies
+        per_client = per_client or maximum + MAX_ACCEPTS
+        self._clients: defaultdict[str, Group] = defaultdict(lambda: Group(per_client))
+        self._groups: dict[Connection, list[Group]] = {}
+        self._unsent = UnsentBodies()
 
-    @property
-    def connections(self) -> set[Channel]:
-        """The open connections."""
-        return {each for each in list(self._sockets.values()) if isinstance(each, Channel)}
+    def connections(self) -> list[Connection]:
+        """Return the open connections."""
+        return list(self._groups)
 
-    def room(self) -> int:
-        """Return how many connections may be accepted in this turn of the event loop."""
-        free = self.maximum - len(self._sockets)
-        if free < MAX_ACCEPTS:
-            # Those that are not busy can be closed.
-            free = self.maximum - sum(each.task is not None for each in self.connections)
-        return max(min(free, MAX_ACCEPTS), 0)
+    def room(self, *, has_unread: bool = False) -> int:
+        """Return how many may be accepted: connections that are not being handled can be closed.
 
-    def close_surplus(self, accepted: Sequence[Channel], now: float) -> None:
-        """Close connections until the limits hold; accepted are those of this turn."""
-        by_client: dict[str | None, list[Channel]] = defaultdict(list)
-        for each in self.connections:
-            by_client[self._client(each)].append(each)
-        for client in {self._client(each) for each in accepted} - {None}:
-            own = by_client[client]
-            surplus = len(own) - self._per_client
-            if surplus > 0:
-                surplus -= self._close(set(own).difference(accepted), surplus, now)
-                newest = [each for each in accepted[::-1] if self._client(each) == client]
-                for each in newest[:surplus]:
-                    self.refused += 1
-                    each.drop()
-        surplus = len(self.connections) - self.maximum
-        if surplus > 0:
-            self._close(self.connections.difference(accepted), surplus, now)
-
-    def _close(self, candidates: Iterable[Channel], count: int, now: float) -> int:
-        """Close this many of the connections; return how many could be closed."""
-        ranks = [(each.rank(now), id(each), each) for each in candidates if not each.task]
-        closed = sorted(ranks)[:count]
-        for _, _, each in closed:
-            each.drop()
-        return len(closed)
-
-    def _client(self, connection: Channel) -> str | None:
-        """Return the client of a connection; None if its connections have no limit."""
-        address = connection.addr[0]
-        # The clients of a Unix socket cannot be told apart.
-        if not address or self._proxies.is_trusted(address):
-            return None
-        return client_network(address)
-
-    def bound_unsent(self, now: float) -> None:
-        """Close connections until the unsent bodies fit into MAX_UNSENT, the slowest first.
-
-        A body that several connections send counts once. The largest response does not count:
-        otherwise one above the limit could never be sent.
+        If some requests have arrived but are not read yet, only idle connections may be closed.
         """
-        unsent = {each: bodies for each in self.connections if (bodies := each.sender.bodies())}
-        senders = Counter(id(body) for bodies in unsent.values() for body in bodies)
-        sizes = {id(body): len(body) for bodies in unsent.values() for body in bodies}
-        largest = max((sum(map(len, bodies)) for bodies in unsent.values()), default=0)
-        excess = sum(sizes.values()) - largest - MAX_UNSENT
-        for connection in sorted(unsent, key=lambda each: each.rank(now)) if excess > 0 else ():
-            if excess <= 0:
-                return
-            for body in unsent[connection]:
-                senders[id(body)] -= 1
-                # A body is freed with the last connection that sends it.
-                excess -= 0 if senders[id(body)] else len(body)
-            connection.drop()
+        busy = self.all.size - len(self.all.idle) if has_unread else self.all.handled
+        return min(self.all.maximum - busy, MAX_ACCEPTS)
+
+    def add(self, connection: Connection) -> None:
+        """Count a new connection, and close others beyond the limits."""
+        self._groups[connection] = groups = [self.all]
+        address = connection.address[0]
+        # Proxies are exempt from the limit per client, and so are Unix sockets, whose clients
+        # cannot be told apart.
+        if address and not self._proxies.include(address):
+            groups.append(self._clients[connection.client])
+        for group in groups[::-1]:
+            group.size += 1
+            group.place(connection)
+            while (surplus := group.find_surplus()) is not None:
+                self.refused += surplus is connection
+                self._close(surplus)
+
+    def _close(self, connection: Connection) -> None:
+        connection.drop()
+        self.update(connection)
+
+    def update(self, connection: Connection) -> None:
+        """Update the tables after a connection has entered a phase."""
+        phase = connection.phase
+        # A connection that was closed for another one is no longer in the table.
+        groups = self._groups.get(connection, ())
+        for group in groups:
+            group.place(connection)
+        if phase is Phase.SENDING:
+            self._unsent.add(connection)
+            while (largest := self._unsent.find_surplus()) is not None:
+                self._close(largest)
+        else:
+            self._unsent.remove(connection)
+        if phase is Phase.CLOSED and groups:
+            del self._groups[connection]
+            for group in groups:
+                group.size -= 1
+            if not groups[-1].size:
+                self._clients.pop(connection.client, None)
+
+
+class UnsentBodies:
+    """The bodies in memory that connections are sending; a shared body counts once."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[Connection, list[bytes]] = {}
+        # How many connections send each body, by its id.
+        self._senders: Counter[int] = Counter()
+        self._size = 0
+
+    def add(self, connection: Connection) -> None:
+        """Count the bodies of a connection that has begun to send a response."""
+        if connection not in self._bodies:
+            self._bodies[connection] = bodies = connection.sender.bodies()
+            for body in bodies:
+                self._size += 0 if self._senders[id(body)] else len(body)
+                self._senders[id(body)] += 1
+
+    def remove(self, connection: Connection) -> None:
+        """Stop counting the bodies of a connection that has finished sending them."""
+        for body in self._bodies.pop(connection, ()):
+            self._senders[id(body)] -= 1
+            if not self._senders[id(body)]:
+                del self._senders[id(body)]
+                self._size -= len(body)
+
+    def find_surplus(self) -> Connection | None:
+        """Return the connection with the largest response if the bodies take too much memory.
+
+        The largest response does not count: otherwise one above the limit could never be sent.
+        """
+        if self._size <= MAX_UNSENT:
+            return None
+        sizes = {each: sum(map(len, bodies)) for each, bodies in self._bodies.items()}
+        largest = max(sizes, key=sizes.__getitem__)
+        return largest if self._size - sizes[largest] > MAX_UNSENT else None

@@ -1,44 +1,47 @@
-"""What all connections share."""
+"""The context that all connections share."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from ..domain.client_addresses import TrustedProxies
 from .access_log import AccessLog
 from .dispatch import Dispatcher
-from .http_parser import Parser
-from .proxies import Proxies
-from .tasks import Response
+from .http_parser import HttpRequest
 from .uploads import Uploads
+from .wsgi import HttpResponse
 
 
 @dataclass
 class Context:
-    """What all connections share."""
+    """The parts of the service and the settings that all connections share."""
 
     dispatcher: Dispatcher
     uploads: Uploads
-    proxies: Proxies
+    proxies: TrustedProxies
     access_log: AccessLog
     request_timeout: int
     idle_timeout: int
     max_body: int
-    # Only with CATALOG_METRICS: called with endpoint, method, status and seconds.
+    # Called with endpoint, method, status and seconds; None without CATALOG_METRICS.
     count_request: Callable[[str | None, str, int, float], None] | None = None
-    # Whether unsent bodies were added since their sum was computed.
-    has_new_bodies: bool = False
     # Whether the service is stopping, so that each response is the last of its connection.
     is_stopping: bool = False
+    # Whether the service is stopping because of an error.
+    has_failed: bool = False
+    # Connections that have entered a phase since the event loop last looked, in this order.
+    touched: dict[Any, None] = field(default_factory=dict)
 
-    def log(self, request: Parser, response: Response, address: str, size: int) -> None:
-        """Count the response, and write its line to the access log; size is what was sent."""
+    def log(self, request: HttpRequest, response: HttpResponse, address: str, size: int) -> None:
+        """Count the response and log it; the size is the number of body bytes that were sent."""
         status = int(response.status[:3])
         seconds = time.perf_counter() - request.started_at if request.started_at else 0
         if self.count_request:
-            self.count_request(response.endpoint, request.command, status, seconds)
+            self.count_request(response.endpoint, request.method, status, seconds)
         self.access_log.add(
             response.client or address,
-            request.command,
+            request.method,
             request.request_uri or request.first_line.decode("latin-1"),
             status,
             size,

@@ -2,23 +2,26 @@
 
 The budgets are in CPU time of the thread. A request that exceeds one raises DeadlineExceeded and
 starts again on the next thread: the I/O thread tries it, then the quick thread, then the long one.
-A turn of the event loop ends when it has spent its time, see event_loop.py. Only the I/O thread
-touches a connection: the others hand their responses over to it, so no thread waits for a client.
+Only the I/O thread touches a connection: the other threads hand their responses over to it, so no
+thread waits for a client.
 """
 
 import logging
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .. import V1_PREFIX
+from ..domain.request_kinds import Kind
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DeadlineExceeded
 from .fair_queue import FairQueue
-from .http_parser import Parser, Refusal
-from .tasks import Response, Task, describe_server, refuse
+from .http_parser import HttpError
+from .uploads import find_token
+from .wsgi import HttpResponse, Task, describe_server, error_response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -29,31 +32,18 @@ READ_BUDGET = 0.005  # seconds of CPU time
 QUICK_BUDGET = 0.02  # seconds of CPU time
 LONG_DEADLINE = 5.0  # seconds
 CHANGE_DEADLINE = 30.0  # seconds
-# Flask needs a millisecond to parse a thousand.
+# The I/O thread responds to a request with more parameters only from the cache: Flask needs a
+# millisecond to parse a thousand of them.
 MAX_PARAMETERS = 250
+# How many reads and pages of one client may wait for the quick and the long thread. Requests that
+# the I/O thread handles do not count, and neither do files: a dashboard loads all its bundles at
+# once.
+MAX_QUEUED_READS = 32
 
-TOOK_TOO_LONG = Refusal("503 Service Unavailable", "The request took too long.")
-READ_METHODS = {"GET", "HEAD", "OPTIONS"}
-
-
-def is_api_read(request: Parser) -> bool:
-    """Return whether the response is JSON that SQLite renders: not a page, not a file."""
-    path = request.path
-    return (
-        request.command in READ_METHODS
-        and path.startswith("/api/")
-        and not path.endswith("/bundle.js")
-    )
-
-
-def is_install(request: Parser) -> bool:
-    """Return whether it is POST /api/v1/widgets/{scope}/{name}, or the same with a version."""
-    path = request.path
-    return (
-        request.command == "POST"
-        and path.startswith(V1_PREFIX)
-        and 1 <= path.count("/", len(V1_PREFIX)) <= 2
-    )
+TOOK_TOO_LONG = HttpError("503 Service Unavailable", "The request took too long.")
+TOO_MANY_QUEUED = HttpError(
+    "503 Service Unavailable", "Too many requests of this client are waiting."
+)
 
 
 class Pool:
@@ -66,22 +56,28 @@ class Pool:
         self._queue: FairQueue[Task] = FairQueue()
         self._changed = threading.Condition()
         for _ in range(threads):
-            # A thread that is busy ends with the process.
+            # A daemon thread does not delay the end of the process.
             threading.Thread(target=self._run, daemon=True).start()
 
     def __len__(self) -> int:
-        """Return how many requests wait."""
+        """Return how many requests are waiting."""
         return len(self._queue)
 
     def add(self, task: Task) -> None:
-        """Have one of the threads handle the request."""
+        """Queue the request for one of the threads."""
         task.queued_at = time.monotonic()
         with self._changed:
             self._queue.append(task)
             self._changed.notify()
 
+    def count_reads(self, client: str) -> int:
+        """Return how many requests of one client are waiting, not counting those for files."""
+        with self._changed:
+            line = self._queue.line(client)
+            return sum(task.request.kind is not Kind.FILE for task in line)
+
     def clear(self) -> None:
-        """Forget the requests that wait."""
+        """Discard the waiting requests."""
         with self._changed:
             self._queue = FairQueue()
 
@@ -92,10 +88,7 @@ class Pool:
                     self._changed.wait()
                 task = self._queue.popleft()
                 self.busy += 1
-            try:
-                self._handle(task)
-            except BaseException:
-                logger.exception("A request failed.")
+            self._handle(task)
             with self._changed:
                 self.busy -= 1
 
@@ -104,44 +97,70 @@ class Dispatcher:
     """The threads of the service. The thread that creates it becomes the I/O thread."""
 
     def __init__(
-        self,
-        application: "WSGIApplication",
-        database: Database,
-        wake: Callable[[], None],
-        quick_threads: int = 1,
+        self, application: "WSGIApplication", database: Database, *, testing: bool = False
     ) -> None:
-        """Take what wakes the I/O thread when a response waits for it."""
-        self._application, self._database, self._wake = application, database, wake
+        """Start the threads.
+
+        When testing, requests may be delayed on purpose: each has a thread of its own.
+        """
+        self._application, self._database, self._testing = application, database, testing
         database.mark_io_thread()
+        # A byte in this socket ends the wait of the I/O thread for events.
+        self.wake_socket, self._waking = socket.socketpair()
+        self._waking.setblocking(False)
+        self.wake_descriptor = self._waking.fileno()
         self.pools = {
-            "quick": Pool(quick_threads, self._handle_quickly),
-            "long": Pool(1, self._handle_long),
-            "writer": Pool(database.writer_threads, self._finish),
-            "publisher": Pool(1, lambda task: self._finish_within(task, CHANGE_DEADLINE)),
+            "quick": Pool(1, self._guarded(self._read_quickly)),
+            "long": Pool(1, self._guarded(self._read_long)),
+            "writer": Pool(database.writer_threads, self._guarded(self._install)),
+            "publisher": Pool(1, self._guarded(self._change)),
+            # A session may wait for an issuer of id tokens, which must not delay other requests.
+            "session": Pool(1, self._guarded(self._change)),
         }
-        self._responses: deque[tuple[Task, Response | None]] = deque()
+        self._responses: deque[tuple[Task, HttpResponse | None]] = deque()
+
+    def _guarded(self, handle: Callable[[Task], None]) -> Callable[[Task], None]:
+        """Return the function with a guard: any error that it does not handle ends the request."""
+
+        def run(task: Task) -> None:
+            try:
+                handle(task)
+            except BaseException:
+                logger.exception("A request failed.")
+                self._hand_over(task, None)
+
+        return run
 
     def dispatch(self, task: Task) -> None:
         """Handle the request on this thread, the I/O thread, or hand it over to another one."""
-        request = task.request
+        request, kind = task.request, task.request.kind
         if request.error:
-            task.respond(task, refuse(request, request.error))
+            task.respond(task, error_response(request, request.error))
+        elif kind is Kind.CACHEABLE or kind is Kind.API_READ:
+            self._try_now(task)
+        elif kind is Kind.INSTALL:
+            self._add("writer", task)
+        elif kind is Kind.SESSION:
+            self._add("session", task)
+        elif kind is Kind.CHANGE and self._may_have_token(task):
+            self._add("publisher", task)
         elif request.path == "*":
             task.respond(task, describe_server())
-        elif task.has_token:
-            self.pools["publisher"].add(task)
-        elif is_install(request):
-            self.pools["writer"].add(task)
-        elif request.is_form:
-            # A long list takes longer than a page may.
-            self.pools["long"].add(task)
-        elif is_api_read(request):
-            self._try_now(task)
         else:
-            self.pools["quick"].add(task)
+            self._queue_read(task)
+
+    def _may_have_token(self, task: Task) -> bool:
+        # The application rejects the token of a request whose body was rejected.
+        if task.request.rejected_body:
+            return False
+        try:
+            return find_token(self._database, task.request) is not None
+        except DeadlineExceeded:
+            # The application checks the token later, on the publisher thread.
+            return True
 
     def deliver(self) -> None:
-        """Send the responses of other threads; call it on the I/O thread."""
+        """Send the responses of other threads; only the I/O thread may call this."""
         while self._responses:
             task, response = self._responses.popleft()
             try:
@@ -151,38 +170,85 @@ class Dispatcher:
                 task.respond(task, None)
 
     def _try_now(self, task: Task) -> None:
-        only_cached = task.request.query.count("&") > MAX_PARAMETERS
+        # If no other thread could take the request over, respond only from the cache.
+        has_many_parameters = task.request.query.count("&") > MAX_PARAMETERS
+        only_cached = has_many_parameters or self._has_full_queue(task)
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
         try:
             response = task.run(self._application)
         except DeadlineExceeded:
-            self.pools["quick"].add(task)
+            self._queue_read(task)
         else:
             task.respond(task, response)
 
-    def _handle_quickly(self, task: Task) -> None:
+    def _has_full_queue(self, task: Task) -> bool:
+        """Return whether the client already has the maximum number of waiting reads."""
+        quick, long = self.pools["quick"], self.pools["long"]
+        # Every request runs this check, so it takes no lock while the queues are short.
+        if len(quick) + len(long) < MAX_QUEUED_READS:
+            return False
+        waiting = quick.count_reads(task.client) + long.count_reads(task.client)
+        return waiting >= MAX_QUEUED_READS
+
+    def _queue_read(self, task: Task) -> None:
+        """Have another thread handle a read, a page or a file."""
+        kind = task.request.kind
+        if kind is not Kind.FILE and self._has_full_queue(task):
+            task.respond(task, error_response(task.request, TOO_MANY_QUEUED))
+        else:
+            # A form can contain a long list, which takes longer to handle than a page.
+            self._add("long" if kind is Kind.FORM else "quick", task)
+
+    def _add(self, pool: str, task: Task) -> None:
+        if self._testing:
+            handle = self._guarded(self._change)
+            threading.Thread(target=handle, args=(task,), daemon=True).start()
+        else:
+            self.pools[pool].add(task)
+
+    def _read_quickly(self, task: Task) -> None:
+        if self._is_abandoned(task):
+            return
         self._database.deadline.set_budget(QUICK_BUDGET)
         try:
             self._finish(task)
         except DeadlineExceeded:
-            self.pools["long"].add(task)
+            self._add("long", task)
 
-    def _handle_long(self, task: Task) -> None:
+    def _read_long(self, task: Task) -> None:
+        if self._is_abandoned(task):
+            return
         is_late = time.monotonic() - task.queued_at > LONG_DEADLINE
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
+
+    def _is_abandoned(self, task: Task) -> bool:
+        """Return whether the client of a read has gone; if so, close the connection."""
+        is_abandoned = task.request.method in ("GET", "HEAD") and task.is_abandoned()
+        if is_abandoned:
+            self._hand_over(task, None)
+        return is_abandoned
+
+    def _change(self, task: Task) -> None:
+        self._finish_within(task, CHANGE_DEADLINE)
 
     def _finish_within(self, task: Task, seconds: float) -> None:
         self._database.deadline.set(seconds, is_final=True)
         try:
             self._finish(task)
         except DeadlineExceeded:
-            # The application responds by itself if a view exceeds it.
-            self._hand_over(task, refuse(task.request, TOOK_TOO_LONG))
+            # A view handles its own deadline; this catches a deadline in the code around the view.
+            self._hand_over(task, error_response(task.request, TOOK_TOO_LONG))
+
+    def _install(self, task: Task) -> None:
+        self._database.deadline.arrived_at = task.queued_at
+        self._finish(task)
 
     def _finish(self, task: Task) -> None:
         self._hand_over(task, task.run(self._application))
 
-    def _hand_over(self, task: Task, response: Response | None) -> None:
+    def _hand_over(self, task: Task, response: HttpResponse | None) -> None:
         """Have the I/O thread send the response."""
         self._responses.append((task, response))
-        self._wake()
+        # If the buffer is full, the I/O thread wakes up anyway.
+        with suppress(BlockingIOError):
+            self._waking.send(b"\0")

@@ -1,54 +1,61 @@
 """The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
-A turn serves the connections in an order that is fair by client, each client for CLIENT_TIME and
-all of them for TURN_TIME: the rest is served in the next turns, those that waited longest first. So
-a flood of one client delays itself.
+A turn serves connections from a queue that is fair by client, until it has spent TURN_TIME; the
+others keep their places for the next turn. As a result, a flood from one client delays only that
+client.
+
+Sockets stay registered for their events from turn to turn. A registration changes only for a
+connection that entered another phase, so the cost of a turn does not grow with idle connections.
 """
 
-import select
+import logging
+import selectors
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
-
-from waitress import wasyncore
-from waitress.trigger import trigger
+from selectors import EVENT_READ, EVENT_WRITE
 
 from .connection_limits import ConnectionLimits
-from .connections import Channel
+from .connections import Connection, Phase
 from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener
 
-# How long a turn serves the connections of one client, and all connections.
-CLIENT_TIME = 0.005  # seconds of CPU time
-TURN_TIME = 0.015  # seconds of CPU time
-# Between two checks of the deadlines, and two calls of other periodic work.
+# How long a turn serves connections before it looks for new events: a flood from one client delays
+# a request of another client by this time.
+TURN_TIME = 0.001  # seconds
+# The time between two checks of the deadlines, and between two calls of other periodic work.
 CHECK_INTERVAL = 1  # seconds
-POLL_ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
+# The events that a connection waits for in each phase. While a request is handled, further input
+# has to wait; when some arrives, the registration is removed.
+EVENTS = {
+    Phase.RECEIVING: EVENT_READ,
+    Phase.SENDING: EVENT_WRITE,
+    Phase.IDLE: EVENT_READ,
+    Phase.DISCARDING: EVENT_READ,
+    Phase.CLOSED: 0,
+}
+
+logger = logging.getLogger(__name__)
 
 
 class EventLoop:
-    """The sockets of the service and what happens in each turn."""
+    """The sockets of the service, and the work of each turn."""
 
-    context: Context
-    limits: ConnectionLimits
-
-    def __init__(self) -> None:
-        # Waitress's map of all sockets, by file descriptor.
-        self.sockets: dict[int, Any] = {}
-        self.listeners: list[Listener] = []
-        # Whether the service stops for another reason than a signal.
-        self.has_failed = False
-        # Called every CHECK_INTERVAL.
-        self.periodic: list[Callable[[], None]] = [self._close_overdue]
-        self._trigger = trigger(self.sockets)
-        self._turn = 0
+    def __init__(
+        self,
+        context: Context,
+        limits: ConnectionLimits,
+        listeners: list[Listener],
+        check_files: Callable[[], None],
+    ) -> None:
+        """Take the listening sockets, and a function that is called every CHECK_INTERVAL."""
+        self.context, self.limits, self.listeners = context, limits, listeners
+        self._check_files = check_files
         self._next_check = 0.0
-
-    def wake(self) -> None:
-        """End the wait for sockets; any thread and any signal handler may call this."""
-        self._trigger.pull_trigger()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(context.dispatcher.wake_socket, EVENT_READ)
+        # The connections that have events, or pipelined requests.
+        self._ready: FairQueue[Connection] = FairQueue()
 
     def run(self) -> None:
         """Run turns until the service is to stop."""
@@ -56,93 +63,109 @@ class EventLoop:
             self.run_turn(CHECK_INTERVAL)
 
     def run_turn(self, timeout: float) -> None:
-        """Send, read and accept what is possible now; wait for that up to the timeout."""
+        """Send, read and accept as far as possible now; wait for an event up to the timeout."""
         context = self.context
-        waiting: dict[Channel, int] = {}
+        self._settle()
+        self._register_listeners()
         listeners = []
-        for socket, flags in self._poll(timeout):
-            if isinstance(socket, Channel):
-                # What has arrived is read first, even if the client has closed the connection.
-                waiting[socket] = flags & ~POLL_ENDED if flags & select.POLLIN else flags
-            elif isinstance(socket, Listener):
-                listeners.append(socket)
+        for key, _ in self._selector.select(0 if self._ready else timeout):
+            source = key.data
+            if isinstance(source, Connection):
+                self._queue(source)
+            elif isinstance(source, Listener):
+                listeners.append(source)
             else:
-                wasyncore.readwrite(socket, flags)
-        # After the trigger was read: a response that comes later wakes the next turn.
+                # Empty the wake socket before deliver(), so that a later response wakes the next
+                # turn.
+                context.dispatcher.wake_socket.recv(4096)
         context.dispatcher.deliver()
-        self._serve(waiting)
-        self._accept(self.listeners if context.is_stopping else listeners)
+        end = time.perf_counter() + TURN_TIME
+        while self._ready:
+            connection = self._ready.popleft()
+            connection.is_queued = False
+            self._attempt(connection, self._serve)
+            if time.perf_counter() > end:
+                break
+        # New connections may replace others, but never one whose request has arrived.
+        self._settle()
+        for listener in self.listeners if context.is_stopping else listeners:
+            room = self.limits.room(has_unread=bool(self._ready))
+            for connection in listener.accept_queued(context, room):
+                self.limits.add(connection)
         now = time.monotonic()
-        if context.has_new_bodies:
-            context.has_new_bodies = False
-            self.limits.bound_unsent(now)
         if now >= self._next_check:
             self._next_check = now + CHECK_INTERVAL
-            for work in self.periodic:
-                work()
+            for connection in self.limits.connections():
+                if connection.deadline <= now:
+                    self._attempt(connection, Connection.time_out)
+            self._check_files()
         context.access_log.flush()
 
-    def _poll(self, timeout: float) -> list[tuple[Any, int]]:
-        """Return the sockets that are ready, with their events."""
-        poll = select.poll()
-        found = []
-        for descriptor, socket in self.sockets.items():
-            flags = select.POLLIN if socket.readable() else 0
-            if socket.writable():
-                flags |= select.POLLOUT
-            if flags:
-                poll.register(descriptor, flags)
-            elif isinstance(socket, Channel) and socket.has_input:
-                found.append((socket, select.POLLIN))
-        for descriptor, flags in poll.poll(0 if found else timeout * 1000):
-            found.append((self.sockets[descriptor], flags))
-        return found
+    def _settle(self) -> None:
+        """Update tables and registrations for the connections that have entered a phase."""
+        while touched := self.context.touched:
+            self.context.touched = {}
+            for connection in touched:
+                self.limits.update(connection)
+                phase = connection.phase
+                self._register(connection, EVENTS.get(phase, connection.registered_events))
+                if connection.has_input:
+                    self._queue(connection)
+                elif phase is Phase.CLOSED:
+                    connection.socket.close()
 
-    def _serve(self, ready: dict[Channel, int]) -> None:
-        """Read from the connections and send to them until the turn has spent its time."""
-        self._turn += 1
-        queue: FairQueue[Channel] = FairQueue()
-        for channel in sorted(ready, key=lambda channel: channel.last_turn):
-            queue.append(channel)
-        spent: dict[str, float] = defaultdict(float)
-        now = time.thread_time()
-        end = now + TURN_TIME
-        while queue and now < end:
-            channel = queue.popleft()
-            if channel.connected and spent[channel.client] < CLIENT_TIME:
-                channel.last_turn = self._turn
-                wasyncore.readwrite(channel, ready[channel])
-                started, now = now, time.thread_time()
-                spent[channel.client] += now - started
+    def _register(self, source: Connection | Listener, events: int) -> None:
+        """Wait for these events of a socket from now on."""
+        if events == source.registered_events:
+            return
+        if not source.registered_events:
+            self._selector.register(source.socket, events, source)
+        elif events:
+            self._selector.modify(source.socket, events, source)
+        else:
+            self._selector.unregister(source.socket)
+        source.registered_events = events
 
-    def _accept(self, listeners: list[Listener]) -> None:
-        """Accept connections after others were read, and close those beyond the limits.
+    def _register_listeners(self) -> None:
+        has_room = self.limits.room() > 0
+        for listener in self.listeners:
+            self._register(listener, EVENT_READ if has_room and not listener.is_paused() else 0)
 
-        So no connection is closed whose request has arrived.
-        """
-        accepted: list[Channel] = []
-        for listener in listeners:
-            accepted += listener.accept_queued(self.limits.room())
-        if accepted:
-            self.limits.close_surplus(accepted, time.monotonic())
+    def _queue(self, connection: Connection) -> None:
+        if not connection.is_queued:
+            connection.is_queued = True
+            self._ready.append(connection)
+
+    def _serve(self, connection: Connection) -> None:
+        phase = connection.phase
+        if phase is Phase.HANDLING:
+            # The connection is registered again when it gets its response.
+            self._register(connection, 0)
+        elif phase is Phase.SENDING:
+            connection.send()
+        elif phase is not Phase.CLOSED:
+            connection.receive()
+
+    def _attempt(self, connection: Connection, action: Callable[[Connection], None]) -> None:
+        try:
+            action(connection)
+        except Exception:
+            logger.exception("A connection failed.")
+            connection.close()
 
     def close_listeners(self, condition: Callable[[Listener], bool]) -> None:
-        """Close the listening sockets that fulfil the condition."""
+        """Close the listening sockets that meet the condition."""
         for listener in filter(condition, self.listeners[:]):
             self.listeners.remove(listener)
-            listener.close()
-
-    def _close_overdue(self) -> None:
-        """Close the connections whose deadlines have passed."""
-        now = time.monotonic()
-        for channel in self.limits.connections:
-            try:
-                if channel.deadline(now) <= now:
-                    channel.time_out()
-            except Exception:
-                # It logs the error and closes the connection.
-                channel.handle_error()
+            # Unregister the socket explicitly: if systemd has it open too, closing it here does
+            # not.
+            self._register(listener, 0)
+            listener.socket.close()
 
     def close(self) -> None:
         """Close all sockets."""
-        wasyncore.close_all(self.sockets)
+        self.close_listeners(lambda listener: True)
+        for connection in self.limits.connections():
+            connection.close()
+        self._settle()
+        self._selector.close()

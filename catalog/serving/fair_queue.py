@@ -1,22 +1,27 @@
-"""A queue that is fair by client: one line for each of them, served in turn."""
+"""A queue that is fair by client: each client has a line of its own, and the lines take turns."""
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-# It has the attribute client: in whose line it waits.
+# Each item has the attribute client, which decides in which line the item waits.
 Item = TypeVar("Item", bound=Any)
 
 
 class FairQueue(Generic[Item]):
-    """A client with many items waits for itself: every other one waits for one of them at most."""
+    """A queue in which a client with many items delays other clients by only one item each turn."""
 
     def __init__(self) -> None:
-        # By client, in the order in which they are served.
+        # The lines by client, in the order of their turns.
         self._lines: OrderedDict[str, deque[Item]] = OrderedDict()
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
+
+    def line(self, client: str) -> Iterable[Item]:
+        """Return the items of one client."""
+        return self._lines.get(client, ())
 
     def append(self, item: Item) -> None:
         """Add the item at the end of the line of its client."""
@@ -24,11 +29,11 @@ class FairQueue(Generic[Item]):
         self._length += 1
 
     def popleft(self) -> Item:
-        """Take the first item of the client that waits longest for its turn."""
+        """Remove and return the first item of the line whose turn it is."""
         client, line = self._lines.popitem(last=False)
         item = line.popleft()
         self._length -= 1
         if line:
-            # Its next turn is after those of all others.
+            # The next turn of this client comes after those of all others.
             self._lines[client] = line
         return item

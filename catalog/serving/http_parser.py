@@ -1,17 +1,22 @@
-"""Parser of one HTTP/1 request (RFC 9112): its head, and its body with or without chunks."""
+"""Parser of one HTTP/1 request (RFC 9112): its head, and where its body ends."""
 
 import io
-import re
 import time
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
+from .. import V1_PREFIX
+from ..domain.request_kinds import Kind, classify
+from ..domain.trusts import MAX_SESSION_BYTES
+from .chunked import ChunkedDecoder
 from .http_syntax import (
     CONTENT_LENGTH,
+    CRLF,
     MAX_FIELDS,
     MAX_HEAD,
     Fields,
     MalformedRequestError,
+    has_bare_line_feed,
     is_host,
     parse_fields,
     percent_encoded,
@@ -19,135 +24,56 @@ from .http_syntax import (
     split_target,
 )
 
-CRLF = b"\r\n"
 HEAD_END = b"\r\n\r\n"
-# Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.
+# The maximum number of empty lines before a request line. RFC 9112, section 2.2, requires a server
+# to ignore at least one.
 MAX_EMPTY_LINES = 8
-# The first byte of a TLS connection. What its client sends never becomes a complete head: without
-# this check it would wait for the request timeout.
+# The first byte of a TLS connection. A TLS client never sends a complete head: without this check,
+# it would have to wait for the request timeout.
 TLS_HANDSHAKE = b"\x16"
-TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-# In a chunk extension, without an escape.
-QUOTED = rb'"[\t !#-\[\]-~\x80-\xff]*"'
-# Extensions are validated and ignored.
-SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;%s(?:=(?:%s|%s))?)*\r\n" % (TOKEN, TOKEN, QUOTED))
-# What chunk sizes and trailers may have, besides as much as the body itself: chunks of a byte would
-# cost the I/O thread many times what they carry.
-MAX_FRAMING = 8 * 1024  # bytes
-# With a token, these change something over an internal path.
-CHANGE_METHODS = ("PUT", "POST", "PATCH")
-# The page with a list of installed versions.
-FORM_PATH = "/updates"
+NO_BODY_NEEDED = "no request needs a body"
 
 
-class Refusal(NamedTuple):
-    """Why the server itself responds to a request, with an error."""
+class HttpError(NamedTuple):
+    """An error response of the server itself, not of the application."""
 
     status: str
     message: str
 
 
-TIMED_OUT = Refusal("408 Request Timeout", "Request timed out before it was complete.")
-LINE_TOO_LONG = Refusal(
+TIMED_OUT = HttpError("408 Request Timeout", "Request timed out before it was complete.")
+LINE_TOO_LONG = HttpError(
     "414 URI Too Long", f"Request line too long: with the headers it may have {MAX_HEAD} bytes."
 )
-HEAD_TOO_LARGE = Refusal(
+HEAD_TOO_LARGE = HttpError(
     "431 Request Header Fields Too Large",
     f"Request headers too large: with the request line they may have {MAX_HEAD} bytes, and there "
     f"may be {MAX_FIELDS} of them.",
 )
-CANNOT_STORE = Refusal("503 Service Unavailable", "The upload cannot be stored now.")
+CANNOT_STORE = HttpError("503 Service Unavailable", "The upload cannot be stored now.")
 
 
-def too_large(allowed: str) -> Refusal:
-    """Return the refusal of a body, with what is allowed."""
-    return Refusal("413 Request Entity Too Large", f"Request body too large: {allowed}.")
-
-
-class ChunkedDecoder:
-    """Decodes one body as it arrives; `is_complete` after its last byte."""
-
-    def __init__(self) -> None:
-        self.is_complete = False
-        # What has arrived of a size line, or of the trailers.
-        self._line = b""
-        # What precedes a size line: the end of the chunk before it.
-        self._chunk_end = b""
-        self._in_trailers = False
-        # Bytes that are missing of a chunk, and those that framing may still have.
-        self._missing, self._allowance = 0, MAX_FRAMING
-
-    def decode(self, data: bytes) -> tuple[bytes, int]:
-        """Return what the data carries, and how many bytes of it belong to this body."""
-        earlier = len(self._line)
-        data, self._line = self._line + data, b""
-        pieces, position = [], 0
-        while position < len(data) and not self.is_complete:
-            if self._missing:
-                piece = data[position : position + self._missing]
-                pieces.append(piece)
-                self._missing -= len(piece)
-                self._allowance += len(piece)
-                position += len(piece)
-            else:
-                position = self._read_framing(data, position)
-        return b"".join(pieces), position - earlier
-
-    def _read_framing(self, data: bytes, start: int) -> int:
-        """Read a size line with the end of the chunk before it, or the trailers; return its end."""
-        last = b"\n\r\n" if self._in_trailers else b"\n"
-        line_start = start + len(self._chunk_end)
-        found = data.find(last, line_start)
-        end = found + len(last) if found >= 0 else len(data)
-        length = end - start
-        if length > self._allowance or length > MAX_FRAMING:
-            raise MalformedRequestError(
-                f"its chunk sizes and trailers exceed the body by {MAX_FRAMING} bytes"
-            )
-        if found < 0:
-            self._line = data[start:]
-            return end
-        self._allowance -= length
-        if self._in_trailers:
-            if data.count(CRLF, start, end) > MAX_FIELDS + 1:
-                raise MalformedRequestError(f"there are over {MAX_FIELDS} trailers")
-            parse_fields(data[start + 1 : end - 2].removesuffix(CRLF))
-            self.is_complete = True
-            return end
-        match = SIZE_LINE.fullmatch(data, line_start, end)
-        if not match or not data.startswith(self._chunk_end, start):
-            raise MalformedRequestError(
-                "a chunk must be its size in 1 to 16 hexadecimal digits, valid extensions, CRLF, "
-                "that many bytes and CRLF"
-            )
-        self._missing = int(match[1], 16)
-        self._in_trailers = not self._missing
-        self._chunk_end = CRLF if self._missing else b""
-        # Trailers begin with the end of this line: then an empty one is found like any other.
-        return end - self._in_trailers
-
-
-class Parser:
-    """One request as it is received; `completed` at its end, `error` if it is refused."""
+class HttpRequest:
+    """One request as it is received; `is_complete` at its end, `error` if the server rejects it."""
 
     # time.perf_counter() when the head was complete.
     started_at = 0.0
-    command = request_uri = path = query = ""
+    method = request_uri = path = query = ""
+    kind = Kind.PAGE
     first_line = b""
     version = "1.0"
-    error: Refusal | None = None
-    completed = False
-    headers_finished = False
-    expect_continue = False
-    # 0 for a chunked body, of which each byte has to be looked at.
+    error: HttpError | None = None
+    has_head = is_complete = False
+    expects_continue = False
+    # 0 for a chunked body.
     content_length = 0
-    # Whether a large body follows that has to be accepted or refused first.
+    # Whether uploads.py must admit the body before it is received.
     needs_admission = False
-    # Why the application gets the request without its body, which the client may still send.
-    refused_body = ""
+    # Why the application gets the request without its body. The client may still be sending it.
+    rejected_body = ""
 
     def __init__(self, max_body: int) -> None:
-        """Begin a request whose body may have less than this many bytes."""
+        """Begin a request whose body must have fewer than this many bytes."""
         self.headers: Fields = {}
         self.body: BinaryIO = io.BytesIO()
         self.body_size = 0
@@ -156,30 +82,35 @@ class Parser:
         self._empty_lines = 0
         self._chunks: ChunkedDecoder | None = None
 
-    def received(self, data: bytes) -> int:
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the rest of the request is not parsed; the client may still be sending it."""
+        return bool(self.error or self.rejected_body)
+
+    def receive(self, data: bytes) -> int:
         """Parse the data and return how many bytes of it belong to this request."""
         try:
-            if self.headers_finished:
+            if self.has_head:
                 return self._receive_body(data)
             return self._receive_head(data)
         except MalformedRequestError as error:
-            self.refuse(Refusal("400 Bad Request", f"Malformed HTTP request: {error}."))
+            self.fail(HttpError("400 Bad Request", f"Malformed HTTP request: {error}."))
         except OSError:
-            # The disk is full, or the directory of uploads cannot be written.
-            self.refuse(CANNOT_STORE)
+            # The disk is full, or the directory of uploads is not writable.
+            self.fail(CANNOT_STORE)
         return len(data)
 
-    def refuse(self, error: Refusal) -> None:
+    def fail(self, error: HttpError) -> None:
         """End the request: the server responds with the error and closes the connection."""
         self.error = error
-        self.completed = True
-        self.expect_continue = False
-        # Of an incomplete head, for the log.
+        self.is_complete = True
+        self.needs_admission = self.expects_continue = False
+        # The log shows the first line of an incomplete head.
         self.first_line = self.first_line or bytes(self._head).partition(CRLF)[0]
 
     def close(self) -> None:
-        """Free the body; the file of a large one is removed."""
-        # What could not be written fails once more.
+        """Free the body; the file of an upload is removed."""
+        # If the disk is full, close() tries to write the last bytes once more, and fails again.
         with suppress(OSError):
             self.body.close()
 
@@ -198,14 +129,16 @@ class Parser:
         # Earlier data has been searched already, but may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
-        if size >= MAX_HEAD:
+        if size > MAX_HEAD or (end < 0 and size == MAX_HEAD):
             self.first_line, line_end, _ = bytes(head[:size]).partition(CRLF)
             is_line_too_long = not line_end or len(self.first_line) >= MAX_HEAD
-            self.refuse(LINE_TOO_LONG if is_line_too_long else HEAD_TOO_LARGE)
+            self.fail(LINE_TOO_LONG if is_line_too_long else HEAD_TOO_LARGE)
         elif end >= 0:
-            self.headers_finished = True
+            self.has_head = True
             self._parse_head(bytes(head[:end]))
         else:
+            if has_bare_line_feed(head, max(0, len(head) - len(data))):
+                raise MalformedRequestError("a line ends in LF alone instead of CRLF")
             return len(data)
         used = len(data) - (len(head) - size)
         self._head = bytearray()
@@ -215,14 +148,14 @@ class Parser:
         """Parse a complete head without its last empty line."""
         self.started_at = time.perf_counter()
         self.first_line, _, section = head.partition(CRLF)
-        self.command, target, self.version = split_request_line(self.first_line)
+        self.method, target, self.version = split_request_line(self.first_line)
         self.request_uri = percent_encoded(target)
-        authority, self.path, self.query = split_target(self.command, target)
+        authority, self.path, self.query = split_target(self.method, target)
         if section.count(CRLF) >= MAX_FIELDS:
-            self.refuse(HEAD_TOO_LARGE)
+            self.fail(HEAD_TOO_LARGE)
             return
         self.headers = parse_fields(section)
-        # An empty one is valid (RFC 9110, section 7.2).
+        # An empty Host is valid (RFC 9110, section 7.2).
         host = self.headers.get("HTTP_HOST", None if self.version == "1.1" else "")
         if host is None or (host and not is_host(host)):
             raise MalformedRequestError(
@@ -230,10 +163,16 @@ class Parser:
             )
         if authority is not None:
             self.headers["HTTP_HOST"] = authority
-        self._expect_body()
+        self._find_body_length()
+        has_body = self.content_length > 0 or self._chunks is not None
+        self.kind = classify(self.method, self.path, has_body=has_body)
+        if has_body:
+            self._expect_body()
+        else:
+            self.is_complete = True
 
-    def _expect_body(self) -> None:
-        """Decide from the fields whether a body follows, and how its end is found."""
+    def _find_body_length(self) -> None:
+        """Find out from the headers whether a body follows, and how its end is recognised."""
         encoding = self.headers.pop("HTTP_TRANSFER_ENCODING", None)
         length = self.headers.get("CONTENT_LENGTH")
         if encoding is not None:
@@ -246,48 +185,42 @@ class Parser:
                     "Transfer-Encoding and Content-Length exclude each other"
                 )
             self._chunks = ChunkedDecoder()
-            self.needs_admission = self.is_change
-        else:
-            if length is not None and not CONTENT_LENGTH.fullmatch(length):
+        elif length is not None:
+            if not CONTENT_LENGTH.fullmatch(length):
                 raise MalformedRequestError("Content-Length must be 1 to 19 digits, once")
-            self.content_length = int(length or 0)
-            is_large = self.content_length >= self._max_body
-            self.needs_admission = is_large and (self.is_change or self.is_form)
-            if is_large and not self.needs_admission:
-                self.refuse(too_large("no request needs a body"))
-                return
-        # A request without a body is complete and needs no 100 Continue.
-        self.completed = not (self.content_length or self._chunks)
+            self.content_length = int(length)
+
+    def _expect_body(self) -> None:
+        """Decide whether the body may follow, has to be admitted first, or is too large."""
         expects = self.headers.get("HTTP_EXPECT", "").lower() == "100-continue"
-        self.expect_continue = expects and self.version == "1.1" and not self.completed
+        self.expects_continue = expects and self.version == "1.1"
+        if self.kind is Kind.SESSION:
+            self._max_body = MAX_SESSION_BYTES + 1
+        if self._chunks is not None:
+            # A chunked body may turn out to be large.
+            self.needs_admission = self.kind is Kind.CHANGE
+        elif self.content_length >= self._max_body:
+            self.needs_admission = self.kind in (Kind.CHANGE, Kind.FORM)
+            if not self.needs_admission:
+                self._fail_as_too_large()
 
-    @property
-    def is_change(self) -> bool:
-        """Whether it is to change something over an internal path, with a token, valid or not."""
-        return (
-            "HTTP_AUTHORIZATION" in self.headers
-            and self.command in CHANGE_METHODS
-            and self.path.startswith("/api/")
-            and not self.path.startswith("/api/v1/")
-        )
-
-    @property
-    def is_form(self) -> bool:
-        """Whether it is the form of a page that may be large, without a token."""
-        return self.command == "POST" and self.path == FORM_PATH
+    def _fail_as_too_large(self) -> None:
+        is_public = self.path.startswith(V1_PREFIX)
+        allowed = NO_BODY_NEEDED if is_public else f"it may have {self._max_body - 1} bytes"
+        self.fail(HttpError("413 Request Entity Too Large", f"Request body too large: {allowed}."))
 
     def accept_body(self, file: BinaryIO, limit: int) -> None:
         """Receive a large body into the file, up to the limit."""
         self.needs_admission = False
         self.body, self._max_body = file, limit + 1
 
-    def refuse_body(self, reason: str) -> None:
-        """Have the application respond without the body, and close the connection."""
-        self.needs_admission = self.expect_continue = False
-        self.refused_body = reason
+    def reject_body(self, reason: str) -> None:
+        """Let the application respond without the body; then the connection is closed."""
+        self.needs_admission = self.expects_continue = False
+        self.rejected_body = reason
         self.headers["HTTP_CONNECTION"] = "close"
         self.headers["CONTENT_LENGTH"] = "0"
-        self.completed = True
+        self.is_complete = True
 
     def _receive_body(self, data: bytes) -> int:
         if self._chunks is not None:
@@ -296,17 +229,16 @@ class Parser:
             piece = data[: self.content_length - self.body_size]
             used = len(piece)
         self.body.write(piece)
-        # Otherwise the last bytes would be written, and could fail, when the body is read.
+        # Without flush(), the last bytes would be written when the body is read, and a full disk
+        # would cause an error only then.
         self.body.flush()
         self.body_size += len(piece)
         if self._chunks is None:
-            self.completed = self.body_size == self.content_length
+            self.is_complete = self.body_size == self.content_length
         elif self.body_size >= self._max_body:
-            is_upload = not isinstance(self.body, io.BytesIO)
-            limit = f"it may have {self._max_body - 1} bytes"
-            self.refuse(too_large(limit if is_upload else "no request needs a body"))
+            self._fail_as_too_large()
         elif self._chunks.is_complete:
-            self.completed = True
-            # The application gets it like one whose length was known.
+            self.is_complete = True
+            # The application gets the body as if its length had been known from the start.
             self.headers["CONTENT_LENGTH"] = str(self.body_size)
         return used

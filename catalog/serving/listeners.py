@@ -9,54 +9,66 @@ from pathlib import Path
 from typing import Any
 
 from click import ClickException
-from waitress import wasyncore
 
-from .connection_limits import ConnectionLimits
-from .connections import Channel
+from .connections import Connection
 from .context import Context
-from .tasks import listener_environ
+from .wsgi import listener_environ
 
-# Connections that may wait to be accepted.
+# How many connections may wait to be accepted.
 BACKLOG = 256
-# Without a free file descriptor, accepting fails at once, again and again.
+# How long accepting pauses when there is no free file descriptor: until then, each attempt would
+# fail at once.
 ACCEPT_PAUSE = 1  # seconds
-# Unsent bytes of a response that the kernel buffers. A slow client takes no more of the kernel's
-# memory. A fast one is not slowed down, since bytes in transit do not count.
+# How many unsent bytes of a response the kernel buffers, which bounds the memory that a slow client
+# can take. A fast client is not slowed down, because bytes in transit do not count.
 KERNEL_BUFFER = 128 * 1024  # bytes
 
-# The owner and the group may connect.
+# The mode of a Unix socket: the owner and the group may connect.
 UNIX_MODE = 0o660
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host; a name such as localhost can have several."""
+    """Return a socket for each address of the host; a name such as localhost can have several.
+
+    Skip addresses that this machine does not have, such as ::1 without IPv6. Raise OSError if no
+    address is left.
+    """
     bound = []
+    unavailable: OSError | None = None
     infos = socket.getaddrinfo(
         None if host == "*" else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     for family, kind, protocol, _, address in dict.fromkeys(infos):
-        listening = socket.socket(family, kind, protocol)
-        bound.append(listening)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(address)
+        try:
+            listening = socket.socket(family, kind, protocol)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(address)
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+            unavailable = error
+        else:
+            bound.append(listening)
+    if unavailable and not bound:
+        raise unavailable
     return bound
 
 
 def bind_path(path: Path) -> socket.socket:
-    """Return a Unix socket at the path; raise ClickException if none can be there."""
+    """Return a Unix socket bound to the path; raise ClickException if that is not possible."""
     bound = socket.socket(socket.AF_UNIX)
-    # With chmod instead, others could connect in between.
+    # Set the mode before the socket exists: with chmod, others could connect in between.
     umask = os.umask(0o777 & ~UNIX_MODE)
     try:
         if os.path.lexists(path):
             _remove_stale(path)
         bound.bind(str(path))
     except OSError as error:
-        # Python itself refuses a path that is too long, without an error number.
+        # For a path that is too long, Python raises an error without a number.
         reason = error.strerror or error
-        raise ClickException(f"{path} cannot be served on: {reason}.") from error
+        raise ClickException(f"Cannot listen on {path}: {reason}.") from error
     finally:
         os.umask(umask)
     return bound
@@ -73,25 +85,18 @@ def _remove_stale(path: Path) -> None:
     path.unlink()
 
 
-class Listener(wasyncore.dispatcher):
-    """A listening socket. A socket passed by systemd listens already, with its own backlog."""
+class Listener:
+    """A listening socket. A socket from systemd is already listening, with its own backlog."""
 
-    # Whether no connection was left in the queue after the last accept.
+    # The events that the event loop waits for; only the event loop uses them.
+    registered_events = 0
+    # Whether the last accept left no connection in the queue.
     is_empty = False
     _paused_until = 0.0
 
-    def __init__(
-        self,
-        context: Context,
-        limits: ConnectionLimits,
-        sockets: dict[int, Any],
-        bound: socket.socket,
-        *,
-        name: str,
-        is_passed: bool = False,
-    ) -> None:
-        self.sockets, self.is_passed, self._context = sockets, is_passed, context
-        self._limits = limits
+    def __init__(self, bound: socket.socket, *, name: str, is_passed: bool = False) -> None:
+        """Listen on a bound socket; the name is the host for which the service was started."""
+        self.socket, self.is_passed = bound, is_passed
         self._is_unix = bound.family == socket.AF_UNIX
         if self._is_unix:
             name, port = "localhost", str(bound.getsockname())
@@ -101,38 +106,35 @@ class Listener(wasyncore.dispatcher):
             host, port = socket.getnameinfo(bound.getsockname(), flags)
             self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             name = host if is_passed else name
-            # Accepted connections inherit both.
+            # Accepted connections inherit these options.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BUFFER)
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not is_passed:
             bound.listen(BACKLOG)
-        self.environ = listener_environ(name, port)
-        super().__init__(bound, map=sockets)
+        bound.setblocking(False)
+        self._environ = listener_environ(name, port)
 
-    def readable(self) -> bool:
-        return time.monotonic() >= self._paused_until and self._limits.room() > 0
+    def is_paused(self) -> bool:
+        """Return whether accepting has to wait for a free file descriptor."""
+        return time.monotonic() < self._paused_until
 
-    def writable(self) -> bool:
-        return False
-
-    def accept_queued(self, limit: int) -> list[Channel]:
+    def accept_queued(self, context: Context, limit: int) -> list[Connection]:
         """Accept queued connections up to the limit, and return them; the others wait."""
-        accepted: list[Channel] = []
+        accepted: list[Connection] = []
         self.is_empty = False
         while len(accepted) < limit:
             try:
-                connection, address = self.socket.accept()
+                connected, address = self.socket.accept()
                 client = self._client(address)
-                channel = Channel(self._context, self.sockets, self.environ, connection, client)
-                accepted.append(channel)
+                accepted.append(Connection(context, self._environ, connected, client))
             except BlockingIOError:
                 self.is_empty = True
                 break
             except OSError as error:
-                # Otherwise the client has disconnected already.
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._paused_until = time.monotonic() + ACCEPT_PAUSE
                     break
+                # Any other error means that the client has disconnected already.
         return accepted
 
     def _client(self, address: Any) -> tuple[str, int]:
@@ -140,6 +142,6 @@ class Listener(wasyncore.dispatcher):
         if self._is_unix:
             return "", 0
         host, port = address[:2]
-        # The form of an IPv4 client on a socket for both IPv4 and IPv6.
+        # On a socket for both IPv4 and IPv6, the address of an IPv4 client has this prefix.
         mapped = host.removeprefix("::ffff:")
         return mapped if "." in mapped else host, port

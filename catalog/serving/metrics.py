@@ -1,9 +1,10 @@
-"""Metrics of the service for Prometheus; docs/metrics.md lists them.
+"""Metrics of the service for Prometheus; docs/operate/metrics.md lists them.
 
 Requests are counted as they are answered; the collectors read everything else when it is scraped.
 No label contains text of a client: routes, methods, pools and reasons are fixed lists.
 """
 
+import os
 import re
 import sqlite3
 import time
@@ -23,7 +24,6 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    start_http_server,
 )
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -34,12 +34,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from .. import __version__
-from ..atomic_files import file_size
 from ..store.connection.database import Database
-from ..store.connection.database_file import wal_path
+from ..store.connection.file_paths import wal_path
+from ..store.connection.revision import read_revision
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
-from ..store.write.tokens import next_expiry
+from ..store.read.statistics import count_listed
+from ..store.read.tokens import next_expiry
+from ..system.atomic_files import file_size
 from .event_loop import EventLoop
+from .metrics_server import serve_metrics
 
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds
@@ -51,19 +54,13 @@ PREFIX = "widget_catalog"
 # Upper bounds of the histogram.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)  # seconds
 
-REVISION = "SELECT content FROM revision"
-CATALOG_SIZE = """
-SELECT (SELECT count(*) FROM listing) AS widgets,
-       (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions
-"""
-
 
 def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
     """Serve metrics on an address, and return their URL; raise OSError or UnicodeError."""
-    # They would double the number of series.
+    # Without this, each series would have a second one with the time at which it began.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
-    server, _ = start_http_server(port, host, registry)
+    name, port = serve_metrics(registry, host, port)
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
         {"version": __version__}
     )
@@ -72,7 +69,6 @@ def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     loop.context.count_request = RequestCounts(registry, route_names(app)).add
-    name, port = server.socket.getsockname()[:2]
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/metrics"
 
 
@@ -103,7 +99,7 @@ class RequestCounts:
             buckets=BOUNDS,
         )
         self._installs = Counter(f"{PREFIX}_installs", "Acknowledged installs.", registry=registry)
-        # The lookup of a series by its labels takes a lock and builds a tuple.
+        # Cache each series: looking it up by its labels takes a lock and builds a tuple.
         self._request = lru_cache(1000)(requests.labels)
         self._duration = lru_cache(1000)(durations.labels)
 
@@ -125,11 +121,11 @@ class ServerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         limits, cache = self._loop.limits, self._cache
-        yield _gauge("open_connections", "Open connections.", len(limits.connections))
-        yield _gauge("max_connections", "CATALOG_MAX_CONNECTIONS.", limits.maximum)
+        yield _gauge("open_connections", "Open connections.", limits.all.size)
+        yield _gauge("max_connections", "CATALOG_MAX_CONNECTIONS.", limits.all.maximum)
         yield _counter(
             "refused_connections",
-            "Connections closed at once, as all others of the client were being processed.",
+            "Connections closed at once: the client's other connections were all in use.",
             limits.refused,
         )
         pools = self._loop.context.dispatcher.pools.items()
@@ -154,8 +150,9 @@ class DatabaseCollector(Collector):
 
     def __init__(self, app: Flask) -> None:
         self._database: Database = app.extensions["database"]
+        self._bundles: Path = app.extensions["bundles"].directory
         self._backups: str = app.config["BACKUPS"]
-        # Widgets and versions, and the revision they belong to.
+        # The numbers of widgets and versions, and the revision that they belong to.
         self._sizes = (0, 0)
         self._counted_at: int | None = None
 
@@ -163,7 +160,7 @@ class DatabaseCollector(Collector):
         counts = self._database.write_counts
         yield SummaryMetricFamily(
             f"{PREFIX}_write_duration_seconds",
-            "Writes of the service, with their waits for locks.",
+            "Duration of writes, including waits for locks.",
             count_value=counts.writes,
             sum_value=counts.seconds,
         )
@@ -176,51 +173,83 @@ class DatabaseCollector(Collector):
         path = self._database.real_path
         yield _gauge("database_size_bytes", "Database file.", file_size(path))
         yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
-        sizes = self._read()
-        is_readable = sizes is not None and not self._database.is_damaged
+        read = self._read()
+        is_readable = read is not None and not self._database.is_damaged
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
-        revision, expiry, widgets, versions = sizes or (None, None, None, None)
-        text = "When the first of the valid tokens expires."
+        revision, widgets, versions, expiry = read or (None, None, None, None)
+        text = "When the next valid token expires."
         yield _gauge("next_token_expiry_timestamp_seconds", text, expiry)
         yield _gauge("revision", "Changes of the content.", revision)
         yield _gauge("widgets", "Listed widgets.", widgets)
         yield _gauge("versions", "Versions of listed widgets.", versions)
-        newest = newest_backup(self._backups) if self._backups else None
-        text = "Time of the newest backup; 0 if there is none."
-        yield _gauge("last_backup_timestamp_seconds", text, newest)
+        yield from self._backup_times()
+        yield from self._disks()
 
-    def _read(self) -> tuple[int, float | None, int, int] | None:
-        """Return revision, next expiry, widgets and versions; None if not readable in time."""
-        database = self._database
-        database.deadline.set(SQL_DEADLINE)
+    def _backup_times(self) -> Iterator[Metric]:
+        """Yield the time of the newest backup of each kind, if CATALOG_BACKUPS is set."""
+        text = "Time of the newest backup; 0 if there is none."
+        family = GaugeMetricFamily(f"{PREFIX}_last_backup_timestamp_seconds", text, labels=["kind"])
+        if self._backups:
+            family.add_metric(["database"], newest_backup(self._backups, ".db"))
+            pack = newest_backup(self._backups, ".pack")
+            # The nightly backup writes packs only if the catalog stores bundles.
+            if pack or has_entries(self._bundles):
+                family.add_metric(["pack"], pack)
+        yield family
+
+    def _disks(self) -> Iterator[Metric]:
+        """Yield the free space and the size of the disks with the database and the backups."""
+        labels = ["directory"]
+        free = GaugeMetricFamily(f"{PREFIX}_disk_free_bytes", "Free space.", labels=labels)
+        size = GaugeMetricFamily(f"{PREFIX}_disk_size_bytes", "Size of the disk.", labels=labels)
+        directories = {"database": str(self._database.real_path.parent), "backups": self._backups}
+        for name, directory in directories.items():
+            # The directory may be missing. An empty path is not a directory either.
+            with suppress(OSError):
+                disk = os.statvfs(directory)
+                free.add_metric([name], disk.f_bavail * disk.f_frsize)
+                size.add_metric([name], disk.f_blocks * disk.f_frsize)
+        yield free
+        yield size
+
+    def _read(self) -> tuple[int, int, int, float | None] | None:
+        """Return revision, widgets, versions and next expiry; None if they cannot be read."""
+        self._database.deadline.set(SQL_DEADLINE)
         try:
-            with database.read() as connection:
-                (revision,) = connection.execute(REVISION).fetchone()
-                expiry = next_expiry(connection)
+            with self._database.read() as connection:
+                revision = read_revision(connection).content
                 if self._counted_at != revision:
-                    widgets, versions = connection.execute(CATALOG_SIZE).fetchone()
-                    self._sizes = widgets, versions
+                    self._sizes = count_listed(connection)
                     self._counted_at = revision
+                return revision, *self._sizes, next_expiry(connection)
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
-        return revision, expiry, *self._sizes
 
 
-def newest_backup(directory: str) -> float:
-    """Return the time of the newest file in the directory of CATALOG_BACKUPS, 0 if it has none."""
+def newest_backup(directory: str, suffix: str) -> float:
+    """Return the time of the newest dated file with this suffix, 0 if there is none."""
     times = [0.0]
-    for path in Path(directory).glob("catalog-*T*Z.*"):
-        # It may be removed just now.
+    for path in Path(directory).glob(f"catalog-*T*Z{suffix}"):
+        # A backup may remove the file at this moment.
         with suppress(OSError):
             times.append(path.stat().st_mtime)
-    # With a time of the future, as a wrong clock gives it, nobody would learn that backups fail.
+    # Ignore timestamps in the future: after a clock error they would hide failing backups.
     return max(each for each in times if each <= time.time())
 
 
+def has_entries(directory: Path) -> bool:
+    """Return whether the directory exists and is not empty."""
+    try:
+        with os.scandir(directory) as entries:
+            return any(entries)
+    except OSError:
+        return False
+
+
 def _gauge(name: str, text: str, value: Any) -> Metric:
-    """Return a gauge without labels; without a value, it has no sample."""
+    """Return a gauge without labels; if the value is None, the gauge has no sample."""
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, value)
 
 

@@ -1,12 +1,9 @@
 """The server process: its settings, and how it starts and stops."""
 
-import contextlib
-import ctypes
 import errno
 import json
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -17,48 +14,40 @@ from types import FrameType
 from click import ClickException
 from flask import Flask
 
+from ..domain.messages import plural
 from ..settings import split_address
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DatabaseGoneError
-from ..text import error_reason, plural
+from ..system.paths import error_reason
+from ..system.process import allow_open_files, open_closed_outputs, release_large_blocks
+from ..system.systemd import notify_ready, take_passed_sockets
 from .access_log import AccessLog, logging_to_standard_streams
 from .connection_limits import MAX_ACCEPTS, ConnectionLimits
 from .context import Context
 from .dispatch import Dispatcher
 from .event_loop import EventLoop
 from .listeners import Listener, bind, bind_path
-from .proxies import Proxies
-from .socket_activation import (
-    notify_ready,
-    take_passed_sockets,
-    warn_of_ignored_settings,
-)
 from .uploads import Uploads
 
-# Threads release the GIL often while they read the database. Python's default of 5 ms to get it
-# back would leave a busy service waiting.
+# Threads release the GIL often while they read the database. With Python's default of 5 ms to get
+# it back, a busy service would spend its time waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
 # While the service stops, an idle connection stays open for this long: its next request may be on
 # the way.
 STOP_IDLE_TIME = 0.3  # seconds
 
-# Open files: of Python, waitress and the database; of each thread's database connection; and of
-# each client, its connection and the bundle that it is being sent.
+# How many files the process opens: a base number, a number for the database connection of each
+# thread, and a number for each client, which has a connection and may be downloading a bundle.
 BASE_FILES = 50
 FILES_PER_THREAD = 3
 FILES_PER_CLIENT = 2
-# Besides those of installs.
+# The number of threads, not counting those for installs.
 THREADS = 4
 
-# The application refuses bodies that are only a little too large, with its own message.
+# The application rejects bodies that are only a little too large, with its own message.
 BODY_TOLERANCE = 16 * 1024  # bytes
-# A control request of a test may contain a bundle or a whole catalog. Delayed requests wait on the
-# quick threads.
+# A control request of a test may contain a bundle or a whole catalog.
 TESTING_BODY = 64 * 1024 * 1024  # bytes
-TESTING_THREADS = 16
-# From glibc's malloc.h.
-M_MMAP_THRESHOLD = -3
-LARGE_BLOCK = 1024 * 1024  # bytes
 
 logger = logging.getLogger(__name__)
 
@@ -72,23 +61,27 @@ def serve(
 ) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start.
 
-    If the database file is removed or replaced, the process ends with an error: it must be started
-    again. No other process may find a file that this one still writes.
+    If the database file is removed or replaced, the process ends with an error, so that no other
+    process finds a file that this one still writes. It must be restarted.
 
     Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
     CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object. With
-    testing, requests may wait on purpose, have large bodies, and are logged to standard error.
+    testing, requests may be delayed and have large bodies, and are logged to standard error.
     """
     database = app.extensions["database"]
+    open_closed_outputs()
     release_large_blocks()
     raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
     sys.setswitchinterval(SWITCH_INTERVAL)
-    passed = take_passed_sockets()
+    try:
+        passed = take_passed_sockets()
+    except ValueError as error:
+        raise ClickException(str(error)) from error
     unix_path = None if passed else unix_path
     bound = passed or ([bind_path(unix_path)] if unix_path else bind_address(app))
     try:
-        # It migrates a file of an earlier release. A second service on the same address has failed
-        # already, and does not do that to the file of the first.
+        # This migrates a file of an earlier release. It comes after bind(), so that a second
+        # service on the same address fails before it migrates the file of the first one.
         database.open_for_serving()
     except DatabaseError as error:
         if unix_path:
@@ -96,33 +89,51 @@ def serve(
         for each in bound:
             each.close()
         raise ClickException(str(error)) from error
-    loop = EventLoop()
-    log_options = app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]
     stream = sys.stderr if testing else sys.stdout
+    log_options = app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]
     with logging_to_standard_streams(*log_options, stream) as log:
-        loop.context = create_context(app, loop, log, testing)
-        handle_signals(loop)
-        warn_of_ignored_settings(passed)
+        context = create_context(app, log, testing)
+        handle_signals(context)
+        for setting in ("CATALOG_HOST", "CATALOG_PORT"):
+            if passed and setting in os.environ:
+                logger.warning(
+                    "%s is ignored: the socket unit of systemd has the address.", setting
+                )
+        name = app.config["HOST"]
+        listeners = [Listener(each, name=name, is_passed=bool(passed)) for each in bound]
+        limits = ConnectionLimits(
+            app.config["MAX_CONNECTIONS"],
+            app.config["MAX_CONNECTIONS_PER_CLIENT"],
+            context.proxies,
+        )
+        loop = EventLoop(context, limits, listeners, lambda: stop_if_gone(context, database))
         metrics_url = start_metrics(app, loop)
-        name, is_passed = app.config["HOST"], bool(passed)
-        loop.listeners = [
-            Listener(loop.context, loop.limits, loop.sockets, each, name=name, is_passed=is_passed)
-            for each in bound
-        ]
-        print_start(database, loop.listeners[0].url, metrics_url, print_json)
-        loop.periodic.append(lambda: stop_if_gone(loop, database))
+        print_start(database, listeners[0].url, metrics_url, print_json)
         notify_ready()
         loop.run()
         if unix_path:
             unix_path.unlink(missing_ok=True)
         drain(loop, app.config["STOP_TIMEOUT"])
         database.close()
-    if loop.has_failed:
+    if context.has_failed:
         sys.exit(1)
 
 
+def raise_file_limit(connections: int, threads: int) -> None:
+    """Let the process open as many files as its connections and threads can need."""
+    needed = connections * FILES_PER_CLIENT + threads * FILES_PER_THREAD + BASE_FILES
+    # New connections are accepted before old ones are closed to make room.
+    needed += MAX_ACCEPTS
+    try:
+        allow_open_files(needed)
+    except ValueError as error:
+        raise ClickException(
+            f"CATALOG_MAX_CONNECTIONS {connections} needs {needed} open files: {error}."
+        ) from error
+
+
 def print_start(database: Database, url: str, metrics_url: str | None, as_json: bool) -> None:
-    """Print what is served, and where."""
+    """Print which database is served, and at which address."""
     if as_json:
         path = os.fspath(database.path.absolute())
         start = {"url": url, "database": path, "pid": os.getpid()}
@@ -135,14 +146,14 @@ def print_start(database: Database, url: str, metrics_url: str | None, as_json: 
         print(f"Pages: {url}/\nAPI reference: {url}/docs", flush=True)
 
 
-def stop_if_gone(loop: EventLoop, database: Database) -> None:
+def stop_if_gone(context: Context, database: Database) -> None:
     """Stop the service if the database file is no longer the one that it opened."""
     try:
         database.check_in_place()
     except DatabaseGoneError as error:
-        if not loop.has_failed:
+        if not context.has_failed:
             logger.error("%s The service must be started again.", error)
-        loop.has_failed = loop.context.is_stopping = True
+        context.has_failed = context.is_stopping = True
 
 
 def bind_address(app: Flask) -> list[socket.socket]:
@@ -151,89 +162,55 @@ def bind_address(app: Flask) -> list[socket.socket]:
     try:
         return bind(host, port)
     except (socket.gaierror, UnicodeError) as error:
-        raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
+        raise ClickException(f"Cannot listen on {host}: unknown host name or address.") from error
     except OSError as error:
-        advice = "; set another port" if error.errno == errno.EADDRINUSE else ""
-        raise ClickException(
-            f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: "
-            f"{error.strerror}{advice}."
-        ) from error
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        in_use = error.errno == errno.EADDRINUSE
+        advice = " Choose another port with --port or CATALOG_PORT." if in_use else ""
+        raise ClickException(f"Cannot listen on {address}: {error.strerror}.{advice}") from error
 
 
-def create_context(app: Flask, loop: EventLoop, log: AccessLog, testing: bool) -> Context:
-    """Return what all connections share, and start the threads."""
+def create_context(app: Flask, log: AccessLog, testing: bool) -> Context:
+    """Return the context that all connections share, and start the threads."""
     config, database = app.config, app.extensions["database"]
-    quick_threads = TESTING_THREADS if testing else 1
-    dispatcher = Dispatcher(app, database, loop.wake, quick_threads)
-    max_body = TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE
-    proxies = Proxies(config["TRUSTED_PROXY"])
-    loop.limits = ConnectionLimits(
-        loop.sockets, config["MAX_CONNECTIONS"], config["MAX_CONNECTIONS_PER_CLIENT"], proxies
-    )
+    timeout, max_bundle = config["REQUEST_TIMEOUT"], config["MAX_BUNDLE_BYTES"]
     return Context(
-        dispatcher=dispatcher,
-        uploads=Uploads(database, app.extensions["bundles"].directory, config["MAX_BUNDLE_BYTES"]),
-        proxies=proxies,
+        dispatcher=Dispatcher(app, database, testing=testing),
+        uploads=Uploads(database, app.extensions["bundles"].directory, max_bundle, timeout),
+        proxies=config["TRUSTED_PROXY"],
         access_log=log,
-        request_timeout=config["REQUEST_TIMEOUT"],
+        request_timeout=timeout,
         idle_timeout=config["IDLE_TIMEOUT"],
-        max_body=max_body,
+        max_body=TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE,
     )
 
 
 def start_metrics(app: Flask, loop: EventLoop) -> str | None:
-    """Serve metrics if CATALOG_METRICS is set, and return where; raise ClickException."""
+    """Serve metrics if CATALOG_METRICS is set, and return their URL; raise ClickException."""
     address = app.config["METRICS"]
     if not address:
         return None
-    # Most services do without, and start faster.
+    # Imported only here: a service without metrics starts faster.
     from . import metrics
 
     try:
         return metrics.start(app, loop, *split_address(address))
     except (OSError, UnicodeError) as error:
         raise ClickException(
-            f"CATALOG_METRICS {address} cannot be served on: {error_reason(error)}."
+            f"Cannot serve CATALOG_METRICS on {address}: {error_reason(error)}."
         ) from error
 
 
-def raise_file_limit(connections: int, threads: int) -> None:
-    """Let the process open as many files as its connections and threads can need."""
-    needed = connections * FILES_PER_CLIENT + threads * FILES_PER_THREAD + BASE_FILES
-    # Accepted before others are closed.
-    needed += MAX_ACCEPTS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-        except ValueError as error:
-            raise ClickException(
-                f"CATALOG_MAX_CONNECTIONS {connections} needs {needed} open files, and this system "
-                f"allows {hard}."
-            ) from error
-
-
-def release_large_blocks() -> None:
-    """Have malloc return large blocks to the system when they are freed.
-
-    glibc would keep them for each thread: after 20 registries of 20 MB, 960 MB instead of 180.
-    """
-    # Other C libraries have no mallopt.
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-
-
-def handle_signals(loop: EventLoop) -> None:
-    """Stop gracefully on SIGTERM, SIGINT or SIGHUP; the second of them ends the process at once."""
+def handle_signals(context: Context) -> None:
+    """Stop gracefully on SIGTERM, SIGINT or SIGHUP; a second signal ends the process at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
-        loop.context.is_stopping = True
-        loop.wake()
+        context.is_stopping = True
 
-    # A shell ignores SIGINT for what it starts in the background, and nohup ignores SIGHUP: leave
-    # that as it is.
+    # A shell ignores SIGINT for the programs that it starts in the background, and nohup ignores
+    # SIGHUP: do not change that.
     signals = [
         each
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -241,22 +218,24 @@ def handle_signals(loop: EventLoop) -> None:
     ]
     for each in signals:
         signal.signal(each, stop)
+    # The kernel may deliver a signal to any thread. This wakes the I/O thread, which runs stop().
+    signal.set_wakeup_fd(context.dispatcher.wake_descriptor, warn_on_full_buffer=False)
 
 
 def drain(loop: EventLoop, timeout: int) -> None:
-    """Accept no more connections, respond to the requests of all others, and close them.
+    """Stop accepting connections, respond to all requests, and close the connections.
 
-    A request that is still arriving is waited for too. What is not finished after the timeout is
-    aborted.
+    Wait for requests that are still arriving too. Abort everything that is not finished after the
+    timeout.
     """
     started = time.monotonic()
-    # What waits at a socket of systemd is left to the next process.
+    # Connections that are waiting at a systemd socket are left to the next process.
     loop.close_listeners(lambda listener: listener.is_passed)
     while True:
         loop.run_turn(0.05)
         loop.close_listeners(lambda listener: listener.is_empty)
         elapsed = time.monotonic() - started
-        busy = sum(not channel.is_idle for channel in loop.limits.connections)
+        busy = sum(not each.is_idle for each in loop.limits.connections())
         if not busy and elapsed > STOP_IDLE_TIME:
             break
         if elapsed >= timeout:

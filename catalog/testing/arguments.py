@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
-from ..documents import Json
-from ..text import quoted
+from ..domain.documents import Json
+from ..domain.messages import quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -23,7 +23,7 @@ KINDS: Mapping[Any, str] = {
 }
 
 
-def find_refusal(environ: "WSGIEnvironment") -> tuple[int, str] | None:
+def find_rejection(environ: "WSGIEnvironment") -> tuple[int, str] | None:
     """Return the status and the reason if a web page could have sent this control request.
 
     A page of any site can send simple requests to a loopback port, and a name that it controls may
@@ -42,7 +42,7 @@ def find_refusal(environ: "WSGIEnvironment") -> tuple[int, str] | None:
 
 
 def parse_arguments(action: Callable[..., object], body: bytes) -> Json:
-    """Return the arguments of an action; raise ValueError if they are not what it takes."""
+    """Parse the arguments of an action; raise ValueError if the action does not accept them."""
     try:
         arguments = json.loads(body or b"{}")
     except (ValueError, RecursionError):

@@ -11,28 +11,28 @@ from typing import Any
 
 from flask import Flask
 
-from ..api.authentication import FailedAttempts
-from ..changes import ConflictError, WidgetName, parse_version, parse_widget
-from ..documents import Document, Json, check_document
-from ..files.demo import create_demo
-from ..files.jsonl import read_catalog
-from ..semver_ranges import is_version
-from ..store.backups import restore
-from ..store.bundles import Bundles
+from ..api.internal.authentication import FailedAttempts
+from ..domain.changes import ConflictError, WidgetName, parse_version, parse_widget
+from ..domain.documents import Document, Json, check_document
+from ..domain.messages import NotAllowedError, quoted
+from ..domain.semver_ranges import is_version
+from ..files.jsonl import read_catalog, read_demo
+from ..store.bundles.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, connect
 from ..store.connection.transaction import Transaction
+from ..store.maintenance.backups import restore
+from ..store.read.audit import local_actor
+from ..store.read.lookup import find_widget, get_widget
+from ..store.read.statistics import find_last_published
 from ..store.write import moderation
-from ..store.write.audit import local_actor
-from ..store.write.held_bundles import HeldBundle, hold_bundles
-from ..store.write.imports import put_documents
-from ..store.write.lookup import find_widget, get_widget
+from ..store.write.demo import create_demo
+from ..store.write.documents import put_documents
 from ..store.write.publishing import find_published
-from ..text import NotAllowedError, quoted
-from .publications import build_publication, next_timestamp
+from ..store.write.stored_bundles import StoredBundle, register_bundles
+from .publications import build_publication, check_description, next_timestamp
 
 SQLITE_HEADER = b"SQLite format 3\0"
-FIND_LAST = "SELECT max(published_at) FROM version"
 
 
 class Control:
@@ -60,7 +60,7 @@ class Control:
         """
         if documents is not None:
             lines = io.BytesIO("\n".join(map(json.dumps, documents)).encode())
-            # For messages.
+            # Error messages contain this name.
             lines.name = "documents"
             source, content = self._find("empty"), read_catalog([lines])
         elif file is not None:
@@ -80,7 +80,7 @@ class Control:
         source, bundles = Database(path), Bundles(path.with_name(f"{start}.db-bundles"))
         if start not in self._sources:
             if start == "demo":
-                create_demo(source, bundles)
+                create_demo(source, bundles, read_demo())
             else:
                 source.create()
             self._sources[start] = connect(path, "mode=ro")
@@ -99,11 +99,12 @@ class Control:
         return connect(copy, "mode=ro"), []
 
     def _copy_bundles(self, directory: Path) -> None:
-        """Hold the bundles of the directory. Those of the last test stay, but have no version."""
+        """Store the bundles of the directory; no version uses those of the last test any more."""
         self._bundles.create()
-        for bundle in directory.glob("*"):
-            if not self._bundles.holds(bundle.name):
-                shutil.copy(bundle, self._bundles.directory)
+        saved = Bundles(directory)
+        for sha256 in saved.hashes():
+            if not self._bundles.has(sha256):
+                shutil.copy(saved.path(sha256), self._bundles.directory)
 
     def publish(
         self,
@@ -121,30 +122,46 @@ class Control:
         default = f'export default "{widget}@{version}";\n'
         content = (default if bundle is None else bundle).encode()
         if bundleBase64 is not None:
-            try:
-                content = base64.b64decode(bundleBase64, validate=True)
-            except ValueError:
-                raise ValueError("bundleBase64 must be base64.") from None
+            content = decode_base64("bundleBase64", bundleBase64)
         sha256 = hashlib.sha256(content).hexdigest()
-        held = HeldBundle(target.scope, target.name, version, sha256, len(content))
+        stored_bundle = StoredBundle(target.scope, target.name, version, sha256, len(content))
         is_stored = "bundleUrl" not in fields
 
         def add(transaction: Transaction) -> None:
             row = find_widget(transaction.read, target.scope, target.name)
-            ((last,),) = transaction.read(FIND_LAST)
+            last = find_last_published(transaction.read)
             stored = json.loads(row["json"]) if row else None
-            document = check_document(build_publication(held, stored, next_timestamp(last), fields))
+            document = check_document(
+                build_publication(stored_bundle, stored, next_timestamp(last), fields)
+            )
             if find_published(transaction, document, compare_url=True):
                 raise ConflictError(f"{widget}@{version} exists already.")
             put_documents(transaction, [document])
             if is_stored:
-                hold_bundles(transaction, [held])
+                register_bundles(transaction, [stored_bundle])
 
         with self._bundles.writing():
             if is_stored:
                 # The catalog does not outlive the process.
                 self._bundles.add(sha256, len(content), [content], durable=False)
             self._database.transact(add)
+
+    def describe(
+        self,
+        target: str,
+        pictureBase64: str | None = None,  # noqa: N803
+        **fields: Any,
+    ) -> None:
+        """Set the readme, links, picture and the like of a widget."""
+        widget, changes = read_name(parse_widget, target), check_description(fields)
+        picture = decode_base64("pictureBase64", pictureBase64) if pictureBase64 else None
+        if picture is None:
+            removed = {"picture": None} if pictureBase64 == "" else {}
+            moderation.edit_widget(self._database, local_actor(), widget, {**changes, **removed})
+        else:
+            moderation.edit_with_picture(
+                self._database, self._bundles, local_actor(), widget, changes, picture
+            )
 
     def yank(self, target: str, reason: str | None = None) -> None:
         """Withdraw versions."""
@@ -155,7 +172,7 @@ class Control:
         self._moderate(moderation.set_yanked, target, False, "")
 
     def deprecate(self, target: str, message: str) -> None:
-        """Set the warning of versions."""
+        """Set the deprecation warning of versions."""
         self._moderate(moderation.set_deprecation, target, message)
 
     def _moderate(self, change: Callable[..., object], target: str, *state: object) -> None:
@@ -185,8 +202,16 @@ class Control:
         return {"installs": row["download_count"] or 0}
 
 
+def decode_base64(name: str, text: str) -> bytes:
+    """Return the bytes of an argument; raise ValueError."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError(f"{name} must be base64.") from None
+
+
 def read_name(parse: Callable[[str], WidgetName], text: str) -> WidgetName:
-    """Return what the text names; raise ValueError."""
+    """Return the widget or version that the text names; raise ValueError."""
     try:
         return parse(text)
     except NotAllowedError as error:

@@ -2,13 +2,28 @@
 
 from datetime import datetime, timedelta
 
-from ..documents import VERSION_FIELDS, WIDGET_FIELDS, DocumentError, Json
-from ..store.write.held_bundles import HeldBundle, bundle_path
-from ..text import quoted
-from ..validators import format_timestamp
+from ..domain.documents import (
+    ABOUT_FIELDS,
+    ABOUT_KEYS,
+    VERSION_FIELDS,
+    WIDGET_FIELDS,
+    DocumentError,
+    Json,
+    Row,
+)
+from ..domain.messages import NotAllowedError, quoted
+from ..domain.timestamps import format_timestamp
+from ..store.write.stored_bundles import StoredBundle, bundle_path
 
 SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
+# What describe can set; a picture is not text.
+DESCRIPTION_KEYS = {"displayName", "description", "icon", *ABOUT_KEYS} - {"picture"}
+DESCRIPTION_CHECKS = {
+    field.key: field.check
+    for field in WIDGET_FIELDS + ABOUT_FIELDS
+    if field.key in DESCRIPTION_KEYS
+}
 FIRST_PUBLISHED = "2025-01-01T00:00:00.000Z"
 
 
@@ -19,8 +34,23 @@ def next_timestamp(last: str | None) -> str:
     return format_timestamp(datetime.fromisoformat(last) + timedelta(seconds=1))
 
 
+def check_description(fields: Json) -> Row:
+    """Validate the new fields of a widget, None to remove one; raise ValueError."""
+    if unknown := sorted(fields.keys() - DESCRIPTION_CHECKS.keys()):
+        allowed = ", ".join(sorted(DESCRIPTION_CHECKS))
+        raise ValueError(f"describe can set {allowed} and pictureBase64, not {quoted(unknown[0])}.")
+    changes: Row = {}
+    for key, value in fields.items():
+        is_removed = value is None and key != "displayName"
+        try:
+            changes[key] = None if is_removed else DESCRIPTION_CHECKS[key](value)
+        except NotAllowedError as error:
+            raise ValueError(f"{error.about(key, value)}.") from None
+    return changes
+
+
 def build_publication(
-    held: HeldBundle, stored: Json | None, published_at: str, fields: Json
+    bundle: StoredBundle, stored: Json | None, published_at: str, fields: Json
 ) -> Json:
     """Return the widget document of one version; fields take precedence.
 
@@ -35,23 +65,23 @@ def build_publication(
         which = "a later" if stored else "the first"
         raise DocumentError([f"{names} cannot be set in {which} version; use {allowed}"])
     widget: Json = {
-        "scope": held.scope,
-        "name": held.name,
-        "displayName": held.name.replace("-", " ").title(),
-        "description": f"The widget {held.scope}/{held.name}.",
+        "scope": bundle.scope,
+        "name": bundle.name,
+        "displayName": bundle.name.replace("-", " ").title(),
+        "description": f"The widget {bundle.scope}/{bundle.name}.",
         "icon": "mdi:puzzle-outline",
         "isOfficial": False,
         "downloadCount": 0,
     }
     version = {
-        "version": held.version,
-        # Clients get the address of this service, which holds the bundle.
-        "bundleUrl": f"http://localhost{bundle_path(held)}",
-        "bundleSize": held.size,
-        "sha256Hash": held.sha256,
+        "version": bundle.version,
+        # Clients get the address of this service, which stores the bundle.
+        "bundleUrl": f"http://localhost{bundle_path(bundle)}",
+        "bundleSize": bundle.size,
+        "sha256Hash": bundle.sha256,
         "publishedAt": published_at,
         "sdkVersion": "^1.0.0",
-        "releaseNotes": f"Version {held.version}.",
+        "releaseNotes": f"Version {bundle.version}.",
         "configVersion": 1,
         "license": "MIT",
     }

@@ -13,13 +13,14 @@ from flask import Flask, Response
 from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
 
-from .. import V1_PREFIX
-from ..changes import ChangeError
-from ..documents import Json
+from .. import CORS_HEADERS, V1_PREFIX
+from ..domain.changes import ChangeError
+from ..domain.documents import Json
+from ..domain.messages import quoted
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, WouldBlock
-from ..text import error_reason, quoted
-from .arguments import find_refusal, parse_arguments
+from ..system.paths import error_reason
+from .arguments import find_rejection, parse_arguments
 from .control import Control
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 CONTROL_PREFIX = "/_testing/"
 MAX_COUNT = 1_000_000
 MAX_DELAY = 86_400  # seconds
-# What an action refuses.
-REFUSALS = (ChangeError, DatabaseError, sqlite3.Error, ValueError)
+# The errors of an action that a control request can cause; its response explains them.
+ACTION_ERRORS = (ChangeError, DatabaseError, sqlite3.Error, ValueError)
 
 
 @dataclass(eq=False)
 class Fault:
-    """What the next requests get, those with this method and path if it has them."""
+    """A fault to inject into the next requests, or only those with a given method or path."""
 
     method: str | None
     path: str | None
@@ -62,7 +63,7 @@ def fault_action(effect: str) -> Callable[..., None]:
     """Return the action that lets the next requests have this effect."""
 
     def add(
-        requests: "TestRequests",
+        requests: "ControlRequests",
         count: int | None = None,
         path: str | None = None,
         method: str | None = None,
@@ -74,7 +75,7 @@ def fault_action(effect: str) -> Callable[..., None]:
     return add
 
 
-class TestRequests:
+class ControlRequests:
     """Handles control requests; all others are those of the test that began with a reset.
 
     Each public method is an action; its arguments are those in JSON.
@@ -95,7 +96,7 @@ class TestRequests:
         self._received: list[Json] = []
         self._waiting: list[str] = []
         self._faults: list[Fault] = []
-        # By path; None is any other path.
+        # Seconds by path; None stands for all other paths.
         self._delays: dict[str | None, float] = {}
 
     def __call__(
@@ -115,32 +116,32 @@ class TestRequests:
             self._record(environ, path, None)
             # The server closes the connection.
             raise ClientDisconnected
-        # A complete body, whatever the client has already or prefers.
+        # The fault needs the complete body, without gzip and not a 304.
         complete = {"HTTP_ACCEPT_ENCODING": "", "HTTP_IF_NONE_MATCH": ""}
         body = b"".join(self._respond({**environ, **complete}, start_response, path))
         if fault.effect == "cut":
             return CutBody(body)
-        # The last bit of the last byte is another one.
+        # Flip the last bit of the body.
         return [body[:-1], bytes(byte ^ 1 for byte in body[-1:])]
 
     def _control_response(self, environ: "WSGIEnvironment", path: str) -> Response:
         """Run an action and return its response."""
-        if refusal := find_refusal(environ):
-            response = json_response(refusal[0], {"error": refusal[1]})
+        if rejection := find_rejection(environ):
+            response = json_response(rejection[0], {"error": rejection[1]})
             response.headers["Allow"] = "POST"
             return response
         name = path.removeprefix(CONTROL_PREFIX)
         owners = [each for each in (self, self._control) if hasattr(each, name)]
         if name.startswith("_") or not owners:
             return json_response(404, {"error": f"There is no action {quoted(name)}."})
-        # It is finished on this thread.
+        # The action runs to its end on this thread.
         self._database.deadline.set(math.inf)
         action = getattr(owners[0], name)
         try:
             result = action(**parse_arguments(action, environ["wsgi.input"].read())) or {}
         except OSError as error:
             return json_response(400, {"error": f"{error.filename}: {error_reason(error)}."})
-        except REFUSALS as error:
+        except ACTION_ERRORS as error:
             return json_response(400, {"error": str(error)})
         if name == "reset":
             self._begin_test()
@@ -162,8 +163,8 @@ class TestRequests:
             raise ValueError("retryAfter must be a number of seconds or an HTTP date.")
         self._add_fault(status, count, path, method, until, retryAfter)
 
-    # They close the connections of the next requests without a response, close them after half of
-    # the body, or change the last byte of the body, so that a bundle has another hash.
+    # drop closes the connection without a response, and cut after half of the body. damage changes
+    # the last byte of the body, so that a bundle has another hash.
     drop, cut, damage = fault_action("drop"), fault_action("cut"), fault_action("damage")
 
     def _add_fault(
@@ -187,7 +188,7 @@ class TestRequests:
         self._faults.append(Fault(method, check_path(path), left, effect, retry_after))
 
     def delay(self, seconds: float, path: str | None = None) -> None:
-        """Delay each response from now on; 0 ends it, without a path for every path."""
+        """Delay each response from now on; 0 ends the delay, and without a path all delays."""
         if not 0 <= seconds <= MAX_DELAY:
             raise ValueError(f"seconds must be from 0 to {MAX_DELAY}, not {seconds}.")
         if not (seconds or path):
@@ -213,16 +214,16 @@ class TestRequests:
         waiting = self._waiting
         waiting.append(path)
         if self._test_ended.wait(seconds):
-            # It must not change the catalog of the next test.
+            # The request must not change the catalog of the next test.
             raise ClientDisconnected
         waiting.remove(path)
         # The delay counted against the deadline of the request.
         self._database.deadline.set(math.inf)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
-        """Use up and return the first fault for this request, if there is one."""
+        """Return the first fault for this request, if there is one, and count it down."""
         if self._faults and self._database.deadline.on_io_thread:
-            # A response that takes too long there runs again: it would use up two.
+            # A request that takes too long on the I/O thread runs again, and would count twice.
             raise WouldBlock
         with self._lock:
             for fault in self._faults:
@@ -274,10 +275,10 @@ def json_response(status: int, result: Json) -> Response:
 
 
 def failure(status: int, retry_after: int | str | None, path: str) -> Response:
-    """Return a failure that a test requested, with the headers of one of the service."""
+    """Return a failure that a test requested, with the headers of a real failure."""
     response = json_response(status, {"error": "The test suite requested this failure."})
     if path.startswith(V1_PREFIX):
-        response.headers.update({"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"})
+        response.headers.update({**CORS_HEADERS, "Cache-Control": "no-cache"})
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
     return response

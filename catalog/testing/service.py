@@ -13,21 +13,21 @@ from typing import NoReturn
 import click
 from flask import Flask
 
-from .requests import TestRequests
+from .requests import ControlRequests
 
 
 def prepare(app: Flask, directory: Path, start: str) -> None:
     """Create the catalog in the directory, and let requests below /_testing/ control it."""
     if app.extensions["database"].path.parent != directory:
-        # It would be reset.
+        # The tests would reset the catalog of this path.
         raise click.UsageError("--testing is an option of widget-catalog, not of flask.")
     if app.config["HOST"] not in ("127.0.0.1", "::1", "localhost"):
         # Whoever can connect can change the catalog.
         raise click.UsageError("With --testing, --host must be 127.0.0.1, ::1 or localhost.")
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
-        # They may be open to other machines.
+        # A socket of systemd may be open to other machines.
         raise click.UsageError("--testing takes no sockets from systemd.")
-    app.wsgi_app = TestRequests(app, start)  # type: ignore[method-assign]
+    app.wsgi_app = ControlRequests(app, start)  # type: ignore[method-assign]
     threading.Thread(target=end_with_parent, args=(directory,), daemon=True).start()
 
 

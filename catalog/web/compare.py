@@ -2,16 +2,16 @@
 
 from flask import Response, render_template, request
 
-from ..documents import Json
+from ..domain.documents import Json
+from ..domain.messages import quoted
 from ..store.connection.sqlite import snapshot
-from ..text import quoted
+from ..store.read.widget_versions import MAX_NOTES, list_notes, list_numbers
 from . import widget_queries
 from .formatting import format_bytes, format_day, format_number
 from .pages import page_response, pages, reader
 from .parameters import read_parameters
-from .widget_queries import MAX_NOTES, load_notes
 
-# The most versions that the form lists.
+# The form lists at most this many versions.
 MAX_OPTIONS = 100
 
 
@@ -22,21 +22,21 @@ def compare(scope: str, name: str) -> Response:
     notes: list[Json] = []
     growth = ""
     with snapshot(connection):
-        widget_id, found = widget_queries.find_widget(connection, scope, name)
+        widget_id, found = widget_queries.load_widget(connection, scope, name)
         before, after = (
             widget_queries.load_numbered(connection, found, each) for each in chosen.values()
         )
-        options = widget_queries.load_numbers(connection, widget_id, MAX_OPTIONS)
+        options = list_numbers(connection, widget_id, MAX_OPTIONS)
         if before and after:
             growth = describe_growth(before["bundleSize"], after["bundleSize"])
-            # If the first is the newer one, what is between them is found the other way round.
-            notes = load_notes(connection, widget_id, *chosen.values()) or load_notes(
+            # If the first version is the newer one, swap both to find the versions between them.
+            notes = list_notes(connection, widget_id, *chosen.values()) or list_notes(
                 connection, widget_id, *reversed(chosen.values())
             )
     errors = {
         field: f"There is no version {quoted(chosen[field])}." if chosen[field] else "Choose one."
         for field, entry in (("from", before), ("to", after))
-        # Without any field, it is an empty form.
+        # Without any parameter, the page shows an empty form.
         if entry is None and any(chosen.values())
     }
     connection.check_deadline()

@@ -4,19 +4,18 @@ import hashlib
 import json
 import shlex
 import sqlite3
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from flask import Response, abort, current_app, render_template, send_file
 
-from ..documents import Json
-from ..public_url import public_url
+from ..domain.documents import Json
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.search_params import parse_search
 from . import openapi
 from .browse import search_widgets
-from .pages import absolute_url, page_response, pages
+from .pages import absolute_url, page_response, pages, site_url
 
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
@@ -30,7 +29,7 @@ pages.add_app_template_filter(partial(json.dumps, indent=2, ensure_ascii=False),
 
 @pages.get("/openapi.json")
 def openapi_json() -> Response:
-    description = openapi.render_description(public_url())
+    description = openapi.render_description(site_url())
     return page_response(description, mimetype="application/json")
 
 
@@ -43,7 +42,7 @@ def docs() -> Response:
         info=openapi.DESCRIPTION["info"],
         tags=openapi.DESCRIPTION["tags"],
         operations=OPERATIONS,
-        server_url=public_url(),
+        server_url=site_url(),
         entry=entry,
         search_command=curl(absolute_url("v1.search", **FIRST_SEARCH)),
         count_command=entry and curl(absolute_url("v1.install_version", **installed), "POST"),
@@ -76,12 +75,19 @@ def publish() -> Response:
     path = find_wheel()
     page = render_template(
         "publish.html",
-        server_url=public_url(),
+        server_url=site_url(),
         contact=current_app.config["CONTACT"],
         wheel=path and path.name,
-        wheel_sha256=path and hashlib.sha256(path.read_bytes()).hexdigest(),
+        wheel_sha256=path and hash_wheel(path, path.stat().st_mtime_ns),
     )
     return page_response(page)
+
+
+# The time of the last change is part of the key, so that a replaced file is hashed again.
+@lru_cache(maxsize=1)
+def hash_wheel(path: Path, _changed_at: int) -> str:
+    """Return the SHA-256 of the wheel."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pages.get("/publish/<name>")

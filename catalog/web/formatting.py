@@ -1,13 +1,14 @@
 """Formatting for the pages: numbers, dates and shell commands."""
 
+import json
 import shlex
 from base64 import b64encode
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
-from ..documents import Json
-from ..semver_ranges import is_range
-from ..text import bundle_file_name
+from ..domain.documents import Json
+from ..domain.file_names import bundle_file_name
+from ..domain.semver_ranges import is_range
 
 # The units of an age with their length in days.
 UNITS = (("year", 365), ("month", 30.44), ("week", 7), ("day", 1))
@@ -33,7 +34,7 @@ def format_bytes(value: int) -> str:
     """Return a number of bytes with a unit, such as 20.3 kB."""
     if value < 1000:
         return "1 byte" if value == 1 else f"{value} bytes"
-    # Rounded, a value below a unit can be one of it.
+    # Rounding can raise a value to the next unit.
     units = (("kB", 10**3), ("MB", 10**6), ("GB", 10**9))
     unit, size = next((each for each in units if value < each[1] * 999.95), units[-1])
     return f"{value / size:,.1f}".removesuffix(".0") + f" {unit}"
@@ -46,7 +47,7 @@ def format_day(timestamp: str) -> str:
 
 
 def format_age(timestamp: str, now: date | None = None) -> str:
-    """Return how long ago a UTC timestamp was, such as 2 months ago; the day if it is to come."""
+    """Return how long ago a UTC timestamp was, such as 2 months ago; the date if it is ahead."""
     days = ((now or datetime.now(UTC).date()) - date.fromisoformat(timestamp[:10])).days
     if days < 2:
         return format_day(timestamp) if days < 0 else ("today", "yesterday")[days]
@@ -57,11 +58,6 @@ def format_age(timestamp: str, now: date | None = None) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun, such as 1 release or 1,060 releases."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
-
-
-def is_prerelease(version: str) -> bool:
-    """Return whether a semver version is a prerelease."""
-    return "-" in version.partition("+")[0]
 
 
 # Ranges of thousands of characters take milliseconds to parse.
@@ -82,8 +78,21 @@ def fetch_command(entry: Json) -> str:
 
 
 def check_command(entry: Json) -> str:
-    """Return the shell command that compares that file with the hash of the version."""
+    """Return the shell command that checks the downloaded bundle against the version's hash."""
     return f"echo '{entry['sha256Hash']}  {file_name(entry)}' | sha256sum -c"
+
+
+def import_map(entry: Json) -> str:
+    """Return the HTML that loads a version in a dashboard, and verifies its bundle."""
+    name, url = f"{entry['scope']}/{entry['name']}", entry["bundleUrl"]
+    imports = {"imports": {name: url}, "integrity": {url: sri_hash(entry["sha256Hash"])}}
+    # In a script element, "<" could begin its end tag.
+    text = json.dumps(imports, indent=2, ensure_ascii=False).replace("<", "\\u003c")
+    specifier = json.dumps(name, ensure_ascii=False).replace("<", "\\u003c")
+    return (
+        f'<script type="importmap">\n{text}\n</script>\n'
+        f'<script type="module">\nconst widget = await import({specifier});\n</script>'
+    )
 
 
 def file_name(entry: Json) -> str:

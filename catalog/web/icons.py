@@ -12,9 +12,9 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from ..documents import Json
-from ..text import quoted
-from ..validators import is_icon_name
+from ..domain.documents import Json
+from ..domain.messages import quoted
+from ..domain.validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
@@ -38,7 +38,7 @@ TRANSFORMS = ("transform", "gradientTransform")
 VIEW_BOX_KEYS = ("left", "top", "width", "height")
 # Length of prefix:name.
 MAX_ICON_LENGTH = 128
-# An alias with more ancestors is taken for a loop.
+# An alias with more ancestors than this is treated as a loop.
 MAX_ALIAS_DEPTH = 8
 
 
@@ -138,7 +138,7 @@ def _render(id_prefix: str, icon: Mapping[str, Any]) -> str:
 
 
 def _number(value: object) -> float:
-    # Written so that NaN fails too.
+    # This form of the comparison also rejects NaN.
     if not isinstance(value, int | float) or not abs(value) <= 10_000:
         raise IconError("its size is not a number.")
     return value

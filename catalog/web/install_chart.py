@@ -3,7 +3,7 @@
 import json
 from datetime import date, timedelta
 
-from ..documents import Json
+from ..domain.documents import Json
 from ..store.connection.sqlite import Connection, today
 from ..store.read.installs import find_installs
 from .formatting import format_day

@@ -1,8 +1,8 @@
-"""Descriptions, release notes, readmes as HTML: CommonMark without HTML and images, or plain text.
+"""Descriptions, release notes and readmes as HTML: CommonMark without HTML and images.
 
-A text without Markdown is not changed: its lines and spaces are shown as they are. The work is
-bounded by the length of the text: in the worst case that is known, a row of opening brackets, it is
-about 20 µs for each character.
+A text without Markdown is shown as it is, with its lines and spaces. The parser takes time in
+proportion to the delimiters and lines of a text, about 100 µs each in the worst case that is known,
+so a text with many of them is shown as it is too.
 """
 
 import re
@@ -17,31 +17,39 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# A longer text is shown as plain text.
+# A text beyond one of these limits is shown as plain text. What a page shows must not depend on the
+# load of the machine, so the limits are on the text and not on the time that it takes.
 MAX_LENGTH = 20_000  # characters
+MAX_DELIMITERS = 1500
+DELIMITERS = "*_`[](<!&\\\n"
+# The parser looks for the end of each address in the word that it begins in.
+MAX_ADDRESS_LENGTH = 100_000  # characters, of the longest word for each link
 # Text that is nested deeper is not parsed. Brackets are parsed again for each level.
 MAX_NESTING = 10
 # What every Markdown text has, other than a paragraph: most texts have none of it, and the parser
-# takes 50 µs for a short one.
-SYNTAX = re.compile(r"[*_`\[<]|^\s*(?:[#>+=~-]|\d)", re.MULTILINE)
-# A card and a preview show less than this of a text.
+# takes 50 µs for a short one. Only blanks may precede a marker: with line ends among them, the
+# search would take quadratic time.
+SYNTAX = re.compile(r"[*_`\[<]|^[ \t]*[#>+=~0-9-]", re.MULTILINE)
+# Cards and previews show only the beginning of a text, which is shorter than this.
 MAX_PARAGRAPH = 500  # characters
-BLANK_LINE = re.compile(r"\n\s*\n")
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 LINK = re.compile("https?://[^/]", re.IGNORECASE)
 PARAGRAPH_TYPES = {"paragraph_open", "paragraph_close", "inline"}
 TEXT_TYPES = {"text", "softbreak", "hardbreak"}
+# The parser treats [text]() as a link to the same page.
+EMPTY_LINK = {"link_open": "[", "link_close": "]()"}
 # Right-to-left text is aligned by the first letter of its own block.
 DIRECTED_TYPES = {"paragraph_open", "heading_open", "list_item_open", "blockquote_open"}
 
 
 def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = True) -> Markup:
-    """Return the text as HTML that is safe in a page; a longer one is not read as Markdown.
+    """Return the text as HTML that is safe in a page; a text beyond the limits as plain text.
 
-    Without breaks, a line of a paragraph does not end where it ends in the text.
+    Without breaks, line ends inside of a paragraph are not shown.
     """
     tokens = []
-    if len(text) <= max_length and SYNTAX.search(text):
-        tokens = _parser().parse(text)
+    if len(text) <= max_length and _is_quickly_parsed(text) and SYNTAX.search(text):
+        tokens = _parse(text)
     if _is_plain(tokens):
         return Markup('<p class="plain" dir="auto">') + escape(text) + Markup("</p>")
     _lower_headings(tokens)
@@ -55,15 +63,38 @@ def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = T
 
 
 def first_paragraph(text: str) -> str:
-    """Return the beginning of the first paragraph as plain text, without one of a heading."""
+    """Return the beginning of the first paragraph as plain text; headings are skipped."""
     text = text[:MAX_PARAGRAPH].strip()
     if not SYNTAX.search(text):
         return BLANK_LINE.split(text, maxsplit=1)[0]
-    tokens = _parser().parse(text)
+    tokens = _parse(text)
     blocks = [(before.type, token) for before, token in pairwise(tokens) if token.type == "inline"]
     blocks.sort(key=lambda block: block[0] != "paragraph_open")
     children = (blocks[0][1].children or []) if blocks else []
     return "".join(" " if each.type.endswith("break") else each.content for each in children)
+
+
+def _is_quickly_parsed(text: str) -> bool:
+    longest_word = max(map(len, text.split()), default=0)
+    return (
+        sum(map(text.count, DELIMITERS)) <= MAX_DELIMITERS
+        and text.count("](") * longest_word <= MAX_ADDRESS_LENGTH
+    )
+
+
+def _parse(text: str) -> "list[Token]":
+    """Parse the text, and turn each link without an address back into plain text."""
+    tokens = _parser().parse(text)
+    for token in tokens:
+        is_empty = False
+        for child in token.children or ():
+            # Links are never nested.
+            if child.type == "link_open":
+                is_empty = not child.attrGet("href")
+            if is_empty and child.type in EMPTY_LINK:
+                child.content = EMPTY_LINK[child.type]
+                child.type, child.tag, child.nesting = "text", "", 0
+    return tokens
 
 
 @cache
@@ -79,7 +110,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _is_plain(tokens: "list[Token]") -> bool:
-    """Return whether the text is only paragraphs, or nothing, such as definitions of links."""
+    """Return whether the text has no markup: only plain paragraphs, or no content at all."""
     return all(
         token.type in PARAGRAPH_TYPES
         and all(child.type in TEXT_TYPES for child in token.children or ())

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from ..data_files import find_data_file
-from ..documents import Json
-from ..semver_ranges import MAX_SAFE_INTEGER
+from ..domain.documents import Json
+from ..domain.semver_ranges import MAX_SAFE_INTEGER
+from ..system.data_files import find_data_file
 
 DESCRIPTION_BYTES = find_data_file("web/openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
@@ -33,13 +33,13 @@ class Operation(NamedTuple):
     summary: str
     description: str
     parameters: list[Json]
-    # By status.
+    # The responses, by status.
     responses: dict[str, Json]
     example: object
 
     @property
     def target(self) -> str:
-        """The path and query of its example."""
+        """The path and query of the example request."""
         return build_target(self, example_values(self))
 
     @property
@@ -79,7 +79,7 @@ def load_schemas() -> dict[str, Json]:
 
 def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
-    # A dict instead of a set, which has no order.
+    # A dict serves as an ordered set.
     descriptions: dict[str, dict[str, None]] = {}
     for operation in operations:
         for response in operation.responses.values():
@@ -159,10 +159,20 @@ def render_code_spans(text: str) -> Markup:
 
 def example_body(response: Json) -> object:
     """Return the JSON body of a response's example; None if the response has none."""
-    content = response.get("content", {}).get("application/json", {})
+    content = next((body for name, body in _contents(response) if _is_json(name)), {})
     if "examples" in content:
         return resolve(content["examples"]["demo"])["value"]
     return content.get("example")
+
+
+def _contents(response: Json) -> Iterable[tuple[str, Json]]:
+    """Return each media type of a response with its description."""
+    content: dict[str, Json] = response.get("content", {})
+    return content.items()
+
+
+def _is_json(media_type: str) -> bool:
+    return media_type == "application/json" or media_type.endswith("+json")
 
 
 def _describe(node: Json, schema: Json) -> Json:
@@ -173,11 +183,10 @@ def _describe(node: Json, schema: Json) -> Json:
 
 def _describe_response(status: str, node: Json) -> Json:
     """Return a response with its reason phrase, type and description for the page."""
-    content = node.get("content", {})
-    media_type = next(iter(content), "")
+    media_type, content = next(iter(_contents(node)), ("", {}))
     words = render_code_spans(f"`{media_type}`")
-    if media_type == "application/json":
-        words = describe_type(content[media_type]["schema"])
+    if _is_json(media_type):
+        words = describe_type(content["schema"])
     return {
         **node,
         "phrase": HTTPStatus(int(status)).phrase,

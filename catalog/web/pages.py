@@ -17,22 +17,25 @@ from markupsafe import Markup
 from werkzeug import Response as BaseResponse
 
 from .. import __version__
-from ..documents import Json
-from ..public_url import public_url
+from ..domain.documents import Json
+from ..domain.messages import shorten
+from ..domain.replacement import find_replacement
+from ..domain.semver_ranges import is_prerelease
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection, DatabaseError
 from ..store.read.json_sql import with_bundle_urls
 from ..store.read.suggestions import Suggestion, suggest_widgets
-from ..text import find_replacement, shorten
+from ..system.public_url import public_url
 from . import formatting
 from .icons import icon_svg
 from .markdown import first_paragraph, render_markdown
 from .parameters import linked_sdk
+from .permission_words import has_network_access, permission_words
 from .static_files import SCRIPT_HASHES
 
 # Pages load only our own files, run no inline script or style, and cannot be framed. Scripts are
-# allowed by hash, not by 'self': held bundles have the same origin but must not run in a page.
+# allowed by hash, not by 'self': stored bundles have the same origin but must not run in a page.
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; "
     "script-src " + " ".join(f"'{each}'" for each in sorted(SCRIPT_HASHES.values())) + "; "
@@ -42,9 +45,9 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# A few hundred of them take a millisecond.
+# Rendering a few hundred pieces takes a millisecond.
 PIECES_PER_CHECK = 100
-# Documents without links to pages.
+# These documents have no links to pages, so their URLs do not carry an SDK version.
 WITHOUT_SDK = ("pages.feed", "pages.openapi_json")
 
 MAX_WORDS_LENGTH = 100  # characters
@@ -59,12 +62,15 @@ for template_filter in (
     formatting.format_day,
     formatting.format_age,
     formatting.format_count,
-    formatting.is_prerelease,
+    is_prerelease,
     formatting.is_readable,
     formatting.sri_hash,
     formatting.file_name,
     formatting.fetch_command,
     formatting.check_command,
+    formatting.import_map,
+    has_network_access,
+    permission_words,
     shorten,
     first_paragraph,
     render_markdown,
@@ -111,7 +117,7 @@ def link_replacement(message: str, length: int) -> str:
 
 @pages.record
 def check_deadline_in_templates(state: BlueprintSetupState) -> None:
-    """Have a template raise DeadlineExceeded while it is rendered."""
+    """Make rendering a template raise DeadlineExceeded after the deadline."""
     deadline: Deadline = state.app.extensions["database"].deadline
 
     def join(pieces: Iterable[str]) -> str:
@@ -122,21 +128,26 @@ def check_deadline_in_templates(state: BlueprintSetupState) -> None:
             texts.append(piece)
         return "".join(texts)
 
-    # Jinja joins the pieces of every template with it.
+    # Jinja joins the pieces of every template with this function.
     state.app.jinja_env.concat = join  # type: ignore[method-assign]
 
 
 @pages.app_url_defaults
 def keep_sdk(endpoint: str, values: dict[str, Any]) -> None:
-    """Have every link to a page carry the SDK version; with None, a link has none."""
+    """Add the SDK version to every link to a page, unless the link sets it to None."""
     if endpoint.startswith("pages.") and endpoint not in WITHOUT_SDK:
         values.setdefault("compatSdk", linked_sdk() or None)
+
+
+def site_url() -> str:
+    """Return the base URL under which the client reaches this service."""
+    return public_url(current_app.config["PUBLIC_URL"], request.environ)
 
 
 def absolute_url(endpoint: str, **values: Any) -> str:
     """Return the URL of a view below the public URL, for what is read outside a page."""
     values.setdefault("compatSdk", None)
-    return public_url() + url_for(endpoint, **values).removeprefix(request.script_root)
+    return site_url() + url_for(endpoint, **values).removeprefix(request.script_root)
 
 
 def canonical_url() -> str:
@@ -151,8 +162,8 @@ def reader() -> Connection:
 
 
 def parse_body(body: bytes) -> Any:
-    """Return the JSON that the API sends, with the URLs of held bundles below the public URL."""
-    return json.loads(with_bundle_urls(body, public_url()))
+    """Return the JSON that the API sends, with the URLs of stored bundles below the public URL."""
+    return json.loads(with_bundle_urls(body, site_url()))
 
 
 def page_response(
@@ -174,12 +185,11 @@ def add_security_headers(response: Response) -> Response:
     """Add the headers of a page to every response outside the API."""
     if not request.path.startswith("/api/"):
         response.headers.update(SECURITY_HEADERS)
-        # Install counts change.
+        # Pages show install counts, so clients must revalidate them.
         response.headers.setdefault("Cache-Control", "no-cache")
     return response
 
 
-@pages.before_app_request
 def redirect_from_slash() -> BaseResponse | None:
     """Redirect from a page's path with a slash at its end; the API has no redirects."""
     path = f"/{request.path.strip('/')}"
@@ -189,7 +199,7 @@ def redirect_from_slash() -> BaseResponse | None:
     if path.startswith("/api/") or not adapter or not adapter.test(path, "GET"):
         return None
     query = f"?{request.query_string.decode('latin-1')}" if request.query_string else ""
-    # Encoded, so that no path leads to another host.
+    # The path is encoded, so that the redirect cannot lead to another host.
     return redirect(f"{quote(request.script_root)}{quote(path)}{query}")
 
 
@@ -210,7 +220,7 @@ def error_page(status: int, message: str) -> str:
 
 
 def read_path(path: str) -> tuple[str, str]:
-    """Return scope and name that a path asks for; /widgets/acme/clock and /clock.html a clock."""
+    """Return the scope and name in a path: /widgets/acme/clock and /clock.html name a clock."""
     segments = [segment for segment in path.split("/") if segment]
     if segments[:1] == ["widgets"] and len(segments) > 2:
         scope, name = segments[1:3]
@@ -220,7 +230,7 @@ def read_path(path: str) -> tuple[str, str]:
 
 
 def find_similar(scope: str, name: str) -> list[Suggestion]:
-    """Return the widgets that may be meant; none if the catalog cannot be read."""
+    """Return the widgets with similar names; none if the catalog cannot be read."""
     try:
         return suggest_widgets(reader(), name, scope=scope)
     except (DatabaseError, sqlite3.Error) as error:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from flask import g, request
 
-from ..semver_ranges import parse_sdk
-from ..store.read.search_params import MAX_Q_LENGTH, ParameterError, parse_search
+from ..domain.semver_ranges import parse_sdk
+from ..store.read.parameters import ParameterError
+from ..store.read.search_params import MAX_Q_LENGTH, parse_search
 
 # The messages of the API are for programs.
 SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."
@@ -33,7 +34,7 @@ def read_sdk(text: str) -> tuple[str, str, str]:
         sdk = parse_sdk(text)
     except ValueError:
         return "", "", SDK_ERROR
-    return sdk, "" if sdk == text else f"{text} is read as {sdk}.", ""
+    return sdk, "" if sdk == text else f"Using SDK {sdk}.", ""
 
 
 class Parameters(NamedTuple):

@@ -31,11 +31,14 @@ static_files = Blueprint("static_files", __name__)
 def static_file(filename: str) -> Response:
     match = HASHED_NAME.fullmatch(filename)
     plain_name = f"{match[1]}{match[3]}" if match else filename
-    response = send_from_directory(FOLDER, plain_name, conditional=False)
-    # With another hash, it is a page of another release that requests the file.
+    etag = SHA256_HASHES.get(plain_name, False)
+    response = send_from_directory(FOLDER, plain_name, conditional=False, etag=etag)
+    # The modification times of two releases can be equal, or in the wrong order.
+    response.headers.pop("Last-Modified", None)
+    # If the hash differs, a page of another release requests the file.
     if match and filename == hashed_name(plain_name):
         response.headers["Cache-Control"] = IMMUTABLE
-    # Without ranges.
+    # Range requests get the whole file.
     response.make_conditional(request.environ)
     return response
 
@@ -46,7 +49,7 @@ def hashed_name(name: str) -> str:
     return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
 
 
-# No filter: Jinja would apply it when it compiles a template, with the prefix of that request.
+# Not a filter: Jinja would apply it once, when it compiles a template, with that request's prefix.
 @static_files.app_template_global()
 def static_url(name: str) -> str:
     """Return the address of one of our files, which changes with its content."""

@@ -1,39 +1,49 @@
 """/updates: what to do about the versions that a dashboard has installed.
 
-The form is a POST that changes nothing, since a lockfile is too long for an address. If all of its
+The form is a POST that changes nothing, since a list may be too long for an address. If all of its
 versions fit into an address, the response redirects to it, so that it can be shared.
 """
 
-import json
 from collections import Counter
 
 from flask import redirect, render_template, request, url_for
 from werkzeug import Response as BaseResponse
+from werkzeug.exceptions import ServiceUnavailable
 
-from ..documents import Json
-from ..installed_list import Installed, UpdatesQuery, read_installed_list
-from ..rights import REFUSED_BODY, TOO_LARGE
+from ..domain.documents import Json
+from ..domain.installed_list import Installed, UpdatesQuery, read_installed_list
+from ..domain.permissions import NOT_ADMITTED, REJECTED_BODY
+from ..store.read.listed_widgets import find_titles
 from ..store.read.updates import CURRENT, MAX_INSTALLED, find_updates
-from .formatting import format_count
+from .formatting import format_count, format_number
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
 TOO_LONG = "The list is too long: it may have 256 kB."
-TOO_MANY = "Too many long lists are checked now: please try again."
-# Proxies may refuse a longer one.
+TOO_MANY = "Too many long lists are being checked. Try again in a few seconds."
+# Proxies may refuse a longer address.
 MAX_ADDRESS = 6_000  # characters
 
-# The states of an installed version, in the order of the page.
+# The states of an installed version in the order of the page, each with its label.
 STATES = {
     "yanked": "Yanked",
-    "incompatible": "Cannot run",
+    "incompatible": "Incompatible",
     "unknown": "Unknown",
     "unavailable": "Not in this catalog",
-    "update": "To update",
+    "update": "Outdated",
     "deprecated": "Deprecated",
     "current": "Up to date",
+}
+# Why an entry of the list stays as it is, by its state.
+UNCHANGED = {
+    "yanked": "yanked without a replacement",
+    "incompatible": "incompatible without a replacement",
+    "unknown": "with an unknown version",
+    "unavailable": "not in this catalog",
+    "deprecated": "deprecated without a replacement",
+    "current": "up to date",
 }
 
 
@@ -41,20 +51,22 @@ STATES = {
 def updates() -> BaseResponse:
     fields = request.form if request.method == "POST" else request.args
     parameters = read_parameters(fields=fields)
-    # Each may be a list of lines.
+    # Each value may consist of several lines.
     text = "\n".join(fields.getlist("installed"))
     installed, notice, error = read_installed_list(text)
     errors, sdk = parameters.errors, parameters.sdk
-    refusal = request.environ.get(REFUSED_BODY)
-    if refusal:
-        error = TOO_LONG if refusal == TOO_LARGE else TOO_MANY
-    # Links from other pages carry the SDK alone.
+    rejection = request.environ.get(REJECTED_BODY)
+    if rejection == NOT_ADMITTED:
+        raise ServiceUnavailable(TOO_MANY, retry_after=5)
+    if rejection:
+        error = TOO_LONG
+    # Links from other pages contain only the SDK: a missing list is not an error.
     if error or ("installed" in fields and not installed):
         errors["installed"] = error or NO_LIST
     if text.strip() and not parameters.sent["compatSdk"]:
         errors["compatSdk"] = NO_SDK
     if request.method == "POST" and installed and not errors and not notice:
-        # As it was typed, so that the page says how it was read.
+        # The SDK stays as it was typed, so that the page can say how it was completed.
         typed, names = parameters.sent["compatSdk"], list(map(str, installed))
         address = url_for("pages.updates", compatSdk=typed, installed=names)
         if len(address) <= MAX_ADDRESS:
@@ -69,29 +81,19 @@ def updates() -> BaseResponse:
         outcomes=sorted(outcomes, key=lambda outcome: [*STATES].index(outcome["state"])),
         states=STATES,
         summary=summarize(outcomes),
-        # In the order in which it was sent, with the versions that stay.
+        unchanged=describe_unchanged(outcomes),
+        # The new list keeps the order of the sent one, and includes versions that stay.
         new_list=[Installed(each["scope"], each["name"], each["new"]) for each in outcomes],
         others=installed[MAX_INSTALLED:],
     )
     return page_response(page, parameters.status)
 
 
-WIDGETS = """
-SELECT scope, name, display_name AS displayName, icon
-FROM json_each(:names) AS item
-JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
-WHERE listed
-"""
-
-
 def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
     """Return what the API says about these versions, in their order, with what the page shows."""
     connection = reader()
     response = parse_body(find_updates(connection, UpdatesQuery(sdk, tuple(installed)))[1])
-    names = json.dumps([each[:2] for each in installed])
-    widgets = {
-        (row["scope"], row["name"]): row for row in connection.execute(WIDGETS, {"names": names})
-    }
+    widgets = find_titles(connection, [(each.scope, each.name) for each in installed])
     return [
         {
             **item,
@@ -108,6 +110,8 @@ def find_state(item: Json) -> str:
     """Return the key of STATES for an item of the API's response."""
     if item["yanked"]:
         return "yanked"
+    if item.get("downgrade"):
+        return "incompatible"
     if item["status"] != CURRENT:
         return str(item["status"])
     if not item["compatible"]:
@@ -120,3 +124,13 @@ def summarize(outcomes: list[Json]) -> str:
     counts = Counter(outcome["state"] for outcome in outcomes)
     parts = [f"{counts[state]} {label.lower()}" for state, label in STATES.items() if counts[state]]
     return f"{format_count(len(outcomes), 'installed version')}: {', '.join(parts)}"
+
+
+def describe_unchanged(outcomes: list[Json]) -> str:
+    """Return how many entries of the new list are unchanged, and why; empty if all changed."""
+    counts = Counter(outcome["state"] for outcome in outcomes if not outcome["update"])
+    parts = [f"{counts[state]} {reason}" for state, reason in UNCHANGED.items() if counts[state]]
+    if not parts:
+        return ""
+    are = "entry is" if counts.total() == 1 else "entries are"
+    return f"{format_number(counts.total())} {are} unchanged: {', '.join(parts)}."

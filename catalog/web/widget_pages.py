@@ -8,25 +8,30 @@ from itertools import pairwise
 from flask import Response, current_app, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
-from ..documents import Json
-from ..installed_list import Installed
-from ..semver_ranges import is_version, satisfies
+from ..domain.documents import Json
+from ..domain.installed_list import Installed
+from ..domain.sdk_intervals import sdk_key
+from ..domain.semver_ranges import is_prerelease, is_version, satisfies
+from ..domain.update_rule import Advice
 from ..store.connection.sqlite import Connection, snapshot
+from ..store.read import widget_versions
 from ..store.read.about import find_about, find_origin
-from ..store.read.detail import LATEST
+from ..store.read.detail import LATEST, find_newer_prerelease
+from ..store.read.listed_widgets import find_more_in_scope, find_similar_widgets
 from ..store.read.updates import find_advice
-from ..store.schema.sdk_intervals import sdk_key
-from ..update_rule import Advice
 from . import widget_queries
 from .browse import pager_links
 from .compare import permission_changes
 from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
 from .parameters import Parameters, read_parameters
+from .sdk_support import support_table
 
 VERSIONS_PER_PAGE = 100
-# How many of them a narrow screen shows at first, or more: up to the one for the SDK.
+# A narrow screen shows at least this many versions at first, and the version for the SDK.
 UNFOLDED_VERSIONS = 4
+# The page links to at most this many widgets of the scope, and as many similar ones.
+MAX_OTHERS = 3
 
 
 @pages.get("/widgets/<scope>/<name>")
@@ -34,13 +39,17 @@ def widget(scope: str, name: str) -> Response:
     connection, parameters = reader(), read_parameters("compatible", "stable", "page")
     # Every statement must see the same versions.
     with snapshot(connection):
-        widget_id, found = widget_queries.find_widget(connection, scope, name)
+        widget_id, found = widget_queries.load_widget(connection, scope, name)
         selection = select_version(connection, widget_id, found, parameters.sdk)
-        history = widget_queries.load_history(connection, widget_id)
+        history = widget_versions.read_history(connection, widget_id)
         table = load_table(connection, widget_id, selection, parameters, history["total"])
         installs = load_install_chart(connection, found)
         about = find_about(connection, current_app.extensions["bundles"], scope, name)
         origin = find_origin(connection, scope, name)
+        others = {
+            "more": find_more_in_scope(connection, widget_id, scope, MAX_OTHERS),
+            "similar": find_similar_widgets(connection, widget_id, MAX_OTHERS),
+        }
     connection.check_deadline()
     page = render_template(
         "widget.html",
@@ -49,6 +58,8 @@ def widget(scope: str, name: str) -> Response:
         parameters=parameters,
         sdk=parameters.sdk,
         history=history,
+        support=support_table(table["versions"] if parameters.page == 1 else []),
+        **others,
         **selection,
         **table,
         installs=installs,
@@ -57,14 +68,27 @@ def widget(scope: str, name: str) -> Response:
 
 
 def select_version(connection: Connection, widget_id: int, found: Json, sdk: str) -> Json:
-    """Return the latest version, the one to install, and what its permissions changed."""
+    """Return the latest version, the one to install, and what its permissions changed.
+
+    The version to install is the newest stable one, or a prerelease if no stable version runs.
+    """
     latest = widget_queries.load_version(connection, found, LATEST)
-    compatible = widget_queries.load_version(connection, found, LATEST, sdk) if sdk else latest
-    selected = compatible or latest
-    older, changes = None, None
+    stable = latest
+    if latest and is_prerelease(latest["version"]):
+        stable = widget_queries.load_version(connection, found, LATEST, stable=True) or latest
+    compatible = stable
+    if sdk:
+        compatible = widget_queries.load_version(
+            connection, found, LATEST, sdk, stable=True
+        ) or widget_queries.load_version(connection, found, LATEST, sdk)
+    selected = compatible or stable
+    older, changes, prerelease = None, None, None
     if selected:
-        older = widget_queries.find_neighbour(
-            connection, widget_queries.OLDER_AVAILABLE, widget_id, selected["version"]
+        prerelease = find_newer_prerelease(
+            connection, found["scope"], found["name"], selected["version"], sdk or None
+        )
+        older = widget_versions.find_neighbour(
+            connection, widget_versions.OLDER_AVAILABLE, widget_id, selected["version"]
         )
         changes = permission_changes(older, selected) if older else None
     is_deprecated = latest is not None and latest["deprecationMessage"] is not None
@@ -72,10 +96,12 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
         "widget": found,
         "latest": latest,
         "withdrawn": find_withdrawn(connection, widget_id, latest, sdk) if latest else None,
-        "is_deprecated": is_deprecated and not widget_queries.is_supported(connection, widget_id),
+        "is_deprecated": is_deprecated and not widget_versions.is_supported(connection, widget_id),
         # The facts of a version are shown even if it does not run on the SDK.
         "selected": selected,
         "runs": compatible is not None,
+        "stable": stable,
+        "prerelease": prerelease,
         "older": older,
         "permission_changes": changes,
     }
@@ -85,7 +111,7 @@ def find_withdrawn(
     connection: Connection, widget_id: int, latest: Json, sdk: str
 ) -> tuple[Json, Advice | None] | None:
     """Return the newest version if it is yanked, and what to do about it; else None."""
-    (newest,) = widget_queries.load_numbers(connection, widget_id, 1)
+    (newest,) = widget_versions.list_numbers(connection, widget_id, 1)
     is_latest = newest == latest["version"]
     entry = None if is_latest else widget_queries.load_numbered(connection, latest, newest)
     if entry is None:
@@ -107,10 +133,10 @@ def load_table(
         "only_stable": parameters.is_true("stable"),
     }
     is_filtered = shown["only_compatible"] or shown["only_stable"]
-    matching = widget_queries.count_versions(connection, shown) if is_filtered else total
+    matching = widget_versions.count_versions(connection, shown) if is_filtered else total
     offset = (page - 1) * VERSIONS_PER_PAGE
-    # One more, with which the last one is compared.
-    versions = widget_queries.load_versions(
+    # Read one version more, to compare the last one of the page with.
+    versions = widget_versions.list_versions(
         connection, shown, limit=VERSIONS_PER_PAGE + 1, offset=offset
     )
     for entry, previous in pairwise(versions):
@@ -118,7 +144,7 @@ def load_table(
     numbers = [entry["version"] for entry in versions]
     place = numbers.index(selected["version"]) if selected and selected["version"] in numbers else 0
     valid = {name: value for name, value in parameters.valid.items() if value != "false"}
-    # What the page links to, with one of the filters changed.
+    # The arguments of links that change one of the filters.
     arguments = {**valid, "scope": found["scope"], "name": found["name"], "_anchor": "versions"}
     return {
         "matching": matching,
@@ -134,17 +160,17 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
     connection, parameters = reader(), read_parameters()
     sdk, runs, replacement, advice = parameters.sdk, True, None, None
     with snapshot(connection):
-        widget_id, found = widget_queries.find_widget(connection, scope, name)
+        widget_id, found = widget_queries.load_widget(connection, scope, name)
         number = find_number(connection, found, version, sdk)
         if number != version:
             return redirect(url_for("pages.version", scope=scope, name=name, version=number))
         entry = widget_queries.load_numbered(connection, found, number)
         if entry is None:
-            page = render_template("version_missing.html", widget=found, number=number)
+            page = render_template("version_missing.html", widget=found, number=number, sdk=sdk)
             return page_response(page, 404)
         older, newer = (
-            widget_queries.find_neighbour(connection, statement, widget_id, number)
-            for statement in (widget_queries.OLDER, widget_queries.NEWER)
+            widget_versions.find_neighbour(connection, statement, widget_id, number)
+            for statement in (widget_versions.OLDER, widget_versions.NEWER)
         )
         latest = widget_queries.load_version(connection, found, LATEST)
         if sdk and not satisfies(sdk, entry["sdkVersion"]):
@@ -170,7 +196,7 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
 
 
 def find_number(connection: Connection, found: Json, text: str, sdk: str) -> str:
-    """Return the number that a person means: latest and v1.0.0 stand for one."""
+    """Return the version number for a text: latest and v1.0.0 stand for a number."""
     if text == LATEST:
         latest = widget_queries.load_version(connection, found, LATEST, sdk)
         return str(latest["version"]) if latest else text

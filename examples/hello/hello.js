@@ -1,3 +1,3 @@
-export default function mount(element) {
+export function mount(element) {
   element.textContent = "Hello";
 }

@@ -73,6 +73,16 @@ def test_another_origin_can_read_a_widget(other_page: "Page", catalog: Server) -
     assert (status, json.loads(body)["latestVersion"]) == (200, "3.1.0")
 
 
+def test_another_origin_can_read_the_etag_and_no_other_special_header(
+    other_page: "Page", catalog: Server
+) -> None:
+    url = f"{catalog.url}{V1_PREFIX}acme/weather"
+    script = "(url) => fetch(url).then(({headers}) => [headers.get('ETag'), headers.get('Vary')])"
+    response, _ = catalog.request("GET", V1_PREFIX + "acme/weather", Accept_Encoding="gzip")
+    assert response.headers["Vary"] == "Accept-Encoding"
+    assert other_page.evaluate(script, url) == [response.headers["ETag"], None]
+
+
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}])
 def test_another_origin_can_count_an_install(
     other_page: "Page", catalog: Server, headers: dict[str, str]

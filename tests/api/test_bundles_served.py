@@ -1,4 +1,4 @@
-"""Held bundles: how they are served, and their URLs in responses."""
+"""Stored bundles: how they are served, and their URLs in responses."""
 
 import hashlib
 import json
@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from builders import bundled, document, version
-from conftest import Server, create_catalog, hold, put, run
+from builders import bundled, described, document, png, version
+from conftest import Server, create_catalog, hold, put, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -29,6 +29,7 @@ ADDRESSES = {
     "detail": "/api/v1/widgets/acme/clock",
     "registry": "/api/widgets/acme/registry.json",
 }
+COPY_ALL = "INSERT INTO mirrored (widget_id, source) SELECT id, :source FROM widget"
 # A scope and a name with characters that are special in URLs.
 UNUSUAL = "a&b%/日 本?#'\""
 
@@ -47,7 +48,7 @@ def client(app: Flask) -> FlaskClient:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real server with a held bundle, also under names that need encoding."""
+    """A real server with a stored bundle, also under names that need encoding."""
     path = tmp_path_factory.mktemp("bundles") / "catalog.db"
     unusual = document(UNUSUAL, bundled("1.0.0+x.y", CONTENT))
     app = create_app({"DATABASE": create_catalog(path, CLOCK, unusual)})
@@ -74,6 +75,64 @@ def bundle_urls(client: FlaskClient, address: str, host: str | None = None) -> s
     return urls
 
 
+def test_the_replaced_bundle_of_a_copy_is_sent_whatever_its_time(app: Flask) -> None:
+    tomorrow = {"If-Modified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}
+    with app.test_client().get(PATH, headers=tomorrow) as response:
+        assert response.status_code == 304
+    values = {"source": "https://upstream.example"}
+    app.extensions["database"].transact(running(COPY_ALL, values))
+    with app.test_client().get(PATH, headers=tomorrow) as response:
+        assert (response.status_code, response.get_data()) == (200, CONTENT)
+        assert "Last-Modified" not in response.headers
+        etag = {"If-None-Match": response.headers["ETag"]}
+    with app.test_client().get(PATH, headers=etag) as response:
+        assert response.status_code == 304
+
+
+def test_bundle_by_its_hash_is_immutable_even_if_it_is_a_copy(app: Flask) -> None:
+    client = app.test_client()
+    for is_copy in (False, True):
+        if is_copy:
+            values = {"source": "https://upstream.example"}
+            app.extensions["database"].transact(running(COPY_ALL, values))
+        with client.get(f"{PATH}?sha256={SHA256}") as response:
+            assert (response.status_code, response.get_data()) == (200, CONTENT)
+            cached = "public, max-age=31536000, immutable"
+            assert response.headers["Cache-Control"] == cached
+        with client.get(PATH) as response:
+            assert response.headers["Cache-Control"] == ("no-cache" if is_copy else cached)
+        for other in ("0" * 64, SHA256.upper(), ""):
+            response = client.get(f"{PATH}?sha256={other}")
+            message = "The bundle of 'acme/clock@1.0.0' has another SHA-256."
+            assert (response.status_code, response.json) == (404, {"error": message})
+
+
+def test_bundle_url_of_a_copy_contains_its_hash(app: Flask) -> None:
+    client = app.test_client()
+    assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
+    values = {"source": "https://upstream.example"}
+    app.extensions["database"].transact(running(COPY_ALL, values))
+    hold(app, CONTENT)
+    expected = f"http://localhost{PATH}?sha256={SHA256}"
+    for address in ADDRESSES.values():
+        assert bundle_urls(client, address) == {expected}
+    path = "/api/v1/widgets/importmap?compatSdk=1.0.0&widget=acme/clock"
+    assert json.loads(client.get(path).data)["imports"] == {"acme/clock": expected}
+
+
+def test_pages_that_isolate_themselves_may_load_bundles_and_pictures(app_with: AppWith) -> None:
+    picture = png()
+    app = app_with({**CLOCK, "about": {"picture": described(picture)}})
+    hold(app, CONTENT, picture)
+    for path in (PATH, "/api/v1/widgets/acme/clock/picture"):
+        with app.test_client().get(path) as response:
+            assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+            etag = {"If-None-Match": response.headers["ETag"]}
+        with app.test_client().get(path, headers=etag) as response:
+            assert response.status_code == 304
+            assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+
+
 def test_bundle_is_served_whole_with_its_hash_whatever_the_range(server: Server) -> None:
     for range_ in ("bytes=0-5", "bytes=28-", "bytes=0-5,7-9"):
         headers = {"Range": range_, "If_Range": f'"{SHA256}"', "If_Match": '"other"'}
@@ -95,7 +154,7 @@ def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None
 def assert_missing(app: Flask, path: str) -> None:
     response = app.test_client().get(path)
     _, scope, name, number, _ = path.removeprefix("/api/v1").rsplit("/", 4)
-    message = f"No bundle of '{scope}/{name}@{number}' is held here."
+    message = f"No bundle of '{scope}/{name}@{number}' is stored here."
     assert (response.status_code, response.get_json()) == (404, {"error": message})
 
 
@@ -154,7 +213,7 @@ def test_bundle_url_behind_a_proxy_has_the_public_address(
     body = app.test_client().get(ADDRESSES["detail"], headers=forwarded)
     by_version = {entry["version"]: entry["bundleUrl"] for entry in body.json["versions"]}
     assert by_version["1.0.0"] == f"https://w.example/catalog{PATH}"
-    # It is not held here.
+    # It is not stored here.
     assert by_version["2.0.0"] == "https://cdn.example.com/bundles/2.0.0.js"
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
 

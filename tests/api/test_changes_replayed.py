@@ -106,6 +106,8 @@ class Catalog:
                 created = {"createdAt": "2025-01-01T00:00:00Z", "listed": listed}
                 each = document(path, *map(version, numbers), **created)
                 self.run("import", "-", stdin=json.dumps(each))
+            case ("deprecate", target, message):
+                self.run("deprecate", target, "--message", message)
             case _:
                 # A command about a widget that does not exist fails and changes nothing.
                 self.run(*step)

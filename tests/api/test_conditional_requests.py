@@ -51,7 +51,7 @@ def test_response_without_a_body_ends_the_connection_only_if_requested(
     server: Server, connection_header: str
 ) -> None:
     headers = {"If-None-Match": "*", "Connection": connection_header}
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         connection.request("GET", SEARCH, headers=headers)
         response = connection.getresponse()
         assert (response.status, response.read()) == (304, b"")

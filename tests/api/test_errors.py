@@ -69,7 +69,7 @@ def test_long_value_is_cut_in_the_message(
 
 
 def test_query_in_raw_utf8_is_accepted(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(f"GET {V1}search?q=天気&limit=1 HTTP/1.0\r\n\r\n".encode())
         response = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = response.partition(b"\r\n\r\n")

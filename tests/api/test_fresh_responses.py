@@ -23,6 +23,7 @@ from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.store.connection.sqlite import today
+from catalog.store.write.installs import count_install
 
 PATHS = [
     "/api/v1/widgets/search",
@@ -79,7 +80,7 @@ def import_(*documents: Json, options: str = "") -> Write:
 def install(name: str, times: int = 1, version: str = "") -> Write:
     def write(app: Flask) -> None:
         for _ in range(times):
-            app.extensions["database"].count_install("acme", name, today(), version)
+            count_install(app.extensions["database"], "acme", name, today(), version)
 
     return write
 
@@ -117,7 +118,7 @@ WRITES: dict[str, Write] = {
     "change": import_(document("acme/timer", version("1.0.0"), displayName="Egg Timer")),
     "yank": command("yank acme/clock@1.1.0 --reason 'It stops.'"),
     "unyank": command("unyank acme/clock@1.1.0"),
-    "deprecate": command("deprecate acme/clock@1.1.0 'Please update.'"),
+    "deprecate": command("deprecate acme/clock@1.1.0 --message 'Please update.'"),
     "undeprecate": command("undeprecate acme/clock@1.1.0"),
     "unlist": command("unlist acme/clock"),
     "relist": command("relist acme/clock"),
@@ -126,7 +127,7 @@ WRITES: dict[str, Write] = {
     "describe": command(DESCRIBE),
     "delete version": command("delete acme/clock@1.1.0 --yes"),
     "delete widget": command("delete acme/clock --yes"),
-    "prune": import_(document("acme/timer"), options="--prune"),
+    "prune": import_(document("acme/timer"), options="--prune --yes"),
     "repair": command("check --repair"),
     "start again": import_(*FIRST_CATALOG),
 }

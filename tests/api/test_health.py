@@ -61,7 +61,7 @@ def test_the_default_url_is_that_of_the_settings(
 
 def test_a_free_port_in_the_settings_needs_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CATALOG_PORT", "0")
-    assert error_message(run_health()) == "CATALOG_PORT is 0; state the URL of the service."
+    assert error_message(run_health()) == "CATALOG_PORT is 0. Specify the URL of the service."
 
 
 def test_the_path_of_a_proxy_is_kept() -> None:

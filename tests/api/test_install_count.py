@@ -86,7 +86,7 @@ def test_body_over_the_limit_is_413_and_not_counted(client_with: Catalog) -> Non
 
 @pytest.mark.parametrize(("size", "status"), [(MAX_BODY_BYTES, 404), (MAX_BODY_BYTES + 1, 413)])
 def test_limit_applies_to_a_chunked_body(server: Any, size: int, status: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     chunks = iter([b"x" * 1000] * (size // 1000) + [b"x" * (size % 1000)])
     headers = {"Transfer-Encoding": "chunked"}
     # No such widget, so that the shared server is not changed.

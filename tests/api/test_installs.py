@@ -11,6 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.store.connection.sqlite import today
+from catalog.store.write.installs import count_install
 
 Apps = Callable[..., Flask]
 
@@ -37,7 +38,7 @@ def client(app: Flask) -> FlaskClient:
 
 def count_days_ago(app: Flask, *days: int) -> None:
     for ago in days:
-        assert app.extensions["database"].count_install("acme", "clock", today() - ago)
+        assert count_install(app.extensions["database"], "acme", "clock", today() - ago)
 
 
 def test_widget_without_installs_has_no_days_and_no_versions(client: FlaskClient) -> None:
@@ -100,13 +101,23 @@ def test_day_of_a_wrong_clock_is_not_shown_and_leaves_the_others(
     assert client.get(CLOCK).json["widget"]["downloadCount"] == 105
 
 
+def test_the_next_response_shows_an_install_beyond_the_limit_of_the_count(app_with: Apps) -> None:
+    limit = 2**53 - 1
+    client = app_with(document("acme/clock", downloadCount=limit)).test_client()
+    assert client.get(INSTALLS).json["days"] == []
+    for count in (1, 2):
+        assert client.post(CLOCK).status_code == 200
+        shown = client.get(INSTALLS).json
+        assert (shown["total"], [each["installs"] for each in shown["days"]]) == (limit, [count])
+
+
 def test_read_of_many_days_and_versions_is_bounded(app_with: Apps) -> None:
     versions = [version(f"1.0.{number}") for number in range(20)]
     app = app_with(document("acme/clock", *versions))
     database = app.extensions["database"]
     for ago in range(40):
         for each in versions:
-            assert database.count_install("acme", "clock", today() - ago, each["version"])
+            assert count_install(database, "acme", "clock", today() - ago, each["version"])
     rows = [
         database.fetch(f"SELECT count(*) FROM {table}", {})[0][0]
         for table in ("install_day", "install_version")
@@ -131,7 +142,7 @@ def test_days_limits_the_days_and_not_the_versions(
 ) -> None:
     # None of them is at the end of a range, where midnight would matter.
     count_days_ago(app, 5, 5, 25, 60, 300, 450)
-    app.extensions["database"].count_install("acme", "clock", today() - 450, "1.0.0")
+    count_install(app.extensions["database"], "acme", "clock", today() - 450, "1.0.0")
     shown = client.get(INSTALLS + query).json
     days = [date.fromisoformat(each["day"]) for each in shown["days"]]
     assert [(days[-1] - day).days + 5 for day in days] == days_ago

@@ -1,5 +1,6 @@
 """The internal API: a change with a token has the same effect as the command on the server."""
 
+import gzip
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from flask import Flask
 from publishers import BOUNDARY, FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
 
-from catalog.store.write.audit import read_entries
+from catalog.store.read.audit import read_entries
 
 AppWith = Callable[..., Flask]
 Send = Callable[..., TestResponse]
@@ -48,12 +49,14 @@ def test_a_published_version_is_served_with_its_bundle(app: Flask, send: Send) -
     assert response.json == {
         "version": "acme/clock@2.0.0",
         "published": True,
+        "message": None,
         "stored": True,
         "warnings": [],
         "isUnlisted": False,
         "isOfficialIgnored": False,
         "previousLatestVersion": "1.1.0",
         "latestVersion": "2.0.0",
+        "latestStableVersion": "2.0.0",
         "document": None,
     }
     client = app.test_client()
@@ -71,6 +74,9 @@ def test_the_same_version_again_changes_nothing_and_another_is_a_conflict(
     before = exported(app)
     again = send("PUT", f"{CLOCK}/2.0.0", body)
     assert (again.status_code, again.json["published"]) == (200, False)
+    assert again.json["message"] == (
+        "acme/clock@2.0.0 is already published; readme, links, keywords and picture are unchanged."
+    )
     other = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE + b"\n"))
     assert other.status_code == 409
     assert "published already with a different bundleSize, sha256Hash" in other.json["error"]
@@ -96,6 +102,11 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "no manifest": (f"--{BOUNDARY}--\r\n".encode(), 400, "no part manifest"),
     "cut off": (form(manifest(number="2.0.0"))[:-10], 400, "not complete"),
     "not JSON": (form(manifest()).replace(b'{"scope"', b"[scope"), 400, "The manifest is not JSON"),
+    "a compressed bundle": (
+        form(manifest(number="2.0.0"), gzip.compress(BUNDLE)),
+        400,
+        "The bundle is gzip data, not JavaScript; publish the JavaScript file itself.",
+    ),
     "an empty bundle": (form(manifest(number="2.0.0"), b""), 400, "The bundle is empty."),
     "no URL": (manifest(number="2.0.0"), 400, "the manifest must have bundleUrl."),
     "another version": (form(manifest()), 400, "the version '1.0.0', not '2.0.0'"),
@@ -109,7 +120,7 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "a part too many": (
         form(manifest(number="2.0.0")).replace(b'"bundle"', b'"other"'),
         400,
-        "the parts manifest, bundle, readme and picture",
+        "the parts bundle, manifest, picture and readme, each once.",
     ),
     "a part twice": (
         form(manifest(number="2.0.0"), readme=BUNDLE).replace(b'"readme"', b'"bundle"'),
@@ -153,11 +164,11 @@ def test_a_bundle_over_the_limit_or_a_body_of_another_type_is_refused(app_with: 
 def test_publishing_waits_only_shortly_for_a_command_that_stores_bundles(
     app: Flask, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.api.versions.LOCK_TIMEOUT", 0)
+    monkeypatch.setattr("catalog.api.internal.versions.LOCK_TIMEOUT", 0)
     with app.extensions["bundles"].writing():
         response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
-    assert response.json == {"error": "A command on the server stores bundles now."}
+    assert response.json == {"error": "A command on the server is storing bundles."}
 
 
 CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
@@ -177,8 +188,6 @@ CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),
     "no name": ("PATCH", CLOCK, {"displayName": ""}, 400, "displayName must be"),
     "no boolean": ("PATCH", CLOCK, {"listed": 1}, 400, "listed must be true or false"),
-    "a dry run": ("PATCH", f"{CLOCK}?dryRun=true", {"icon": ""}, 400, "for PUT and POST"),
-    "half a dry run": ("POST", f"{CLOCK}/1.0.0/yank?dryRun=1", None, 400, "dryRun must be true"),
     "a list": ("PATCH", CLOCK, [], 400, "must be one JSON object"),
 }
 
@@ -203,7 +212,7 @@ PAIRS: dict[str, tuple[str, tuple[str, str, Any]]] = {
         ("POST", f"{CLOCK}/1.x/yank", {"reason": "Bad"}),
     ),
     "deprecate": (
-        "deprecate acme/clock@<1.1.0 Old",
+        "deprecate acme/clock@<1.1.0 --message Old",
         ("POST", f"{CLOCK}/%3C1.1.0/deprecate", {"message": "Old"}),
     ),
     "unlist": ("unlist acme/clock", ("PATCH", CLOCK, {"listed": False})),
@@ -247,9 +256,10 @@ def test_a_version_that_is_named_often_changes_once(send: Send) -> None:
     response = send("POST", f"{CLOCK}/{named},%3E%3D1/deprecate", {"message": "Old."})
     assert response.json == {
         "versions": [
-            {"version": "acme/clock@1.0.0", "changed": True},
-            {"version": "acme/clock@1.1.0", "changed": True},
+            {"version": "acme/clock@1.0.0", "changed": True, "already": False},
+            {"version": "acme/clock@1.1.0", "changed": True, "already": False},
         ],
         "previousLatestVersion": "1.1.0",
         "latestVersion": "1.1.0",
+        "latestStableVersion": "1.1.0",
     }

@@ -138,14 +138,15 @@ def test_pattern_of_compat_sdk_accepts_the_same_versions_as_the_service(
 
 def test_only_the_widget_api_has_cors_headers() -> None:
     for path, status, response in responses():
-        has_cors = "Access-Control-Allow-Origin" in response.get("headers", {})
-        assert has_cors == path.startswith("/api/v1/widgets/"), (path, status)
+        for name in ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"):
+            has_cors = name in response.get("headers", {})
+            assert has_cors == path.startswith("/api/v1/widgets/"), (path, status)
 
 
 def test_every_example_matches_its_schema() -> None:
     for path, status, response in responses():
-        content = response.get("content", {}).get("application/json")
-        if content:
+        if example_body(response) is not None:
+            (content,) = response["content"].values()
             problems = validator(content["schema"]).iter_errors(example_body(response))
             assert [problem.message for problem in problems] == [], (path, status)
 
@@ -179,8 +180,17 @@ def test_example_is_a_response_of_the_demo_catalog(demo: FlaskClient, operation_
     operation = OPERATIONS[operation_id]
     response = demo.get(build_target(operation, example_values(operation)))
     assert response.status_code == 200
+    (media_type,) = resolve_response(operation_id, "200")["content"]
+    assert response.mimetype == media_type
     body = json.loads(with_example_history(response.text))
     assert truncate_like(body, operation.example) == operation.example
+
+
+def resolve_response(operation_id: str, status: str) -> dict[str, Any]:
+    """Return the description of a response of an operation."""
+    operation = OPERATIONS[operation_id]
+    item = DESCRIPTION["paths"][operation.path][operation.method.lower()]
+    return resolve(item["responses"][status])
 
 
 def with_example_history(text: str) -> str:
@@ -242,7 +252,7 @@ def test_internal_error_has_its_request_id(
 ) -> None:
     app = app_with(document("acme/clock", bundled("1.0.0", BUNDLE)))
     hold(app, BUNDLE)
-    # The URL of a held bundle needs this setting.
+    # The URL of a stored bundle needs this setting.
     monkeypatch.delitem(app.config, "PUBLIC_URL")
     description = DESCRIPTION["components"]["responses"][name]
     response = app.test_client().get(path)
@@ -302,10 +312,14 @@ RESPONSES = {
     ],
     "VersionEntry": [f"{V1}/acme/weather/2.6.1"],
     "Updates": [f"{V1}/updates?{SDK}&installed={path}@1.0.0" for path in DEMO_WIDGETS],
+    "ImportMap": [
+        f"{V1}/importmap?{SDK}&widget={'&widget='.join(DEMO_WIDGETS)}",
+        f"{V1}/importmap?{SDK}&widget=acme/weather@2.6.1&widget=acme/none&stable=true",
+    ],
     "Installs": [f"{V1}/{path}/installs" for path in DEMO_WIDGETS],
     "Changes": [f"{V1}/changes", f"{V1}/changes?limit=100"],
     "Registry": [f"/api/widgets/{scope}/registry.json" for scope in DEMO_SCOPES],
-    "SearchResults": [f"{V1}/search?limit=100", f"{V1}/search?limit=100&{SDK}"],
+    "SearchResults": [f"{V1}/search?limit=100", f"{V1}/search?limit=100&{SDK}&include=picture"],
 }
 
 
@@ -315,14 +329,14 @@ def test_responses_have_the_described_properties_and_no_others(
 ) -> None:
     schema_validator = validator({"$ref": f"#/components/schemas/{schema}"})
     for path in paths:
-        problems = schema_validator.iter_errors(demo.get(path).json)
+        problems = schema_validator.iter_errors(json.loads(demo.get(path).data))
         assert [problem.message for problem in problems] == [], path
 
 
-def test_latest_compatible_version_is_the_only_optional_property(demo: FlaskClient) -> None:
+def test_properties_that_a_request_asks_for_are_the_only_optional_ones(demo: FlaskClient) -> None:
     summary = SCHEMAS["WidgetSummary"]
-    with_sdk = demo.get("/api/v1/widgets/search?compatSdk=1.4.0").json["widgets"][0]
-    assert list(with_sdk) == list(summary["properties"])
+    path = "/api/v1/widgets/search?compatSdk=1.4.0&include=picture"
+    assert list(demo.get(path).json["widgets"][0]) == list(summary["properties"])
     assert summary["required"] == list(demo.get("/api/v1/widgets/search").json["widgets"][0])
 
 

@@ -126,7 +126,7 @@ def test_response_that_was_replaced_while_it_is_compressed_does_not_come_back(
     client: FlaskClient, is_cached: IsCached
 ) -> None:
     def change() -> None:
-        run(client.application, "deprecate", "acme/clock@1.0.0", "Use another.")
+        run(client.application, "deprecate", "acme/clock@1.0.0", "--message", "Use another.")
         assert b"Use another." in client.get(CLOCK).data
 
     old = client.get(CLOCK).data

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
+from flask import Flask
 from flask.testing import FlaskClient
+
+from catalog.store.read.facets import find_facets
+from catalog.store.read.search_params import parse_search
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -181,6 +185,58 @@ def test_permission_and_license_restrict_the_results(
     response = client_with(*PERMITTED).get(f"{SEARCH}?{query}").json
     names = [widget["name"] for widget in response["widgets"]]
     assert (names, response["total"]) == ([*found], len(found))
+
+
+# Texts that mean something else in a filter; only imports can bring them.
+ODD_TEXTS = [
+    document(f"acme/{name}", version(permissions=permissions, license=license_))
+    for name, permissions, license_ in [
+        ("a", ["(none)"], "(none)"),
+        ("b", ["-network"], "-MIT"),
+        ("c", ["\\x"], "\\x"),
+        ("d", [], None),
+        ("e", ["network"], "MIT"),
+    ]
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (r"permission=\(none)", "a"),
+        (r"permission=-\(none)", "bcde"),
+        (r"permission=\-network", "b"),
+        (r"permission=--network", "acde"),
+        (r"permission=\\x", "c"),
+        ("permission=(none)", "d"),
+        ("permission=-network", "abcd"),
+        (r"license=\(none)", "a"),
+        (r"license=\-MIT", "b"),
+        ("license=-MIT", "b"),
+        (r"license=\\x", "c"),
+        ("license=(none)", "d"),
+        ("license=MIT", "e"),
+    ],
+)
+def test_a_backslash_before_a_permission_or_licence_makes_it_literal(
+    client_with: ClientWith, query: str, found: str
+) -> None:
+    response = client_with(*ODD_TEXTS).get(f"{SEARCH}?{query}").json
+    assert [widget["name"] for widget in response["widgets"]] == [*found]
+
+
+def test_every_facet_of_odd_texts_has_as_many_results_as_it_says(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(*ODD_TEXTS)
+    facets = find_facets(app.extensions["database"].reader(), parse_search({}))
+    counts = {("permission", value): count for value, count in facets.permissions}
+    counts |= {("permission", f"-{value}"): count for value, count in facets.lacking}
+    counts |= {("license", value): count for value, count in facets.licenses}
+    # Five permissions or lists without any, four permissions that others lack, five licences.
+    assert len(counts) == 14
+    found = {key: search(app.test_client(), **{key[0]: key[1]})["total"] for key in counts}
+    assert found == counts
 
 
 def test_few_totals_of_searches_for_an_sdk_are_kept_in_memory(app_with: Callable[..., Any]) -> None:

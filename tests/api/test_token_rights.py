@@ -1,6 +1,7 @@
-"""What a token may do: every endpoint with every kind of token, in its own scope and in another."""
+"""What a token may do: every route with every kind of token, for its own widgets and others."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,56 +11,68 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from builders import Json, document, version
+from builders import Json, document, png, version
 from conftest import exported, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
+from werkzeug.test import TestResponse
 
-from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES, WINDOW, FailedAttempts
+from catalog.api.internal.authentication import (
+    MAX_ALL_FAILURES,
+    MAX_FAILURES,
+    WINDOW,
+    FailedAttempts,
+)
+from catalog.domain.timestamps import format_timestamp
 from catalog.store.connection.transaction import Transaction
-from catalog.validators import format_timestamp
 
 AppWith = Callable[..., Flask]
 CHALLENGE = 'Session realm="internal"'
 UNAUTHORIZED = b'{"error":"This path is internal and needs a session."}\n'
 
+# The path of a widget as Flask's routes have it.
+WIDGET = "<scope>/<widget_name:name>"
 # The permission that each endpoint needs, None for any valid token; method, path, body.
 ENDPOINTS: dict[str, tuple[str | None, str, str, Json | None]] = {
     "session": (None, "GET", "/api/session", None),
     "audit": (None, "GET", "/api/audit", None),
-    "publish": ("publish", "PUT", "/api/widgets/{scope}/clock/2.0.0", {}),
-    "yank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/yank", {"reason": "Bad."}),
-    "unyank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/unyank", None),
-    "deprecate": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/deprecate", {"message": "No"}),
-    "undeprecate": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/undeprecate", None),
-    "describe": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"icon": "mdi:bell"}),
-    "unlist": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"listed": False}),
-    "relist": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"listed": True}),
-    "official": ("admin", "PATCH", "/api/widgets/{scope}/clock", {"isOfficial": True}),
+    "publish": ("publish", "PUT", "/api/widgets/{widget}/2.0.0", {}),
+    "yank": ("yank", "POST", "/api/widgets/{widget}/1.0.0/yank", {"reason": "Bad."}),
+    "unyank": ("yank", "POST", "/api/widgets/{widget}/1.0.0/unyank", None),
+    "deprecate": ("yank", "POST", "/api/widgets/{widget}/1.0.0/deprecate", {"message": "No"}),
+    "undeprecate": ("yank", "POST", "/api/widgets/{widget}/1.0.0/undeprecate", None),
+    "picture": ("describe", "PUT", "/api/widgets/{widget}/picture", None),
+    "describe": ("describe", "PATCH", "/api/widgets/{widget}", {"icon": "mdi:bell"}),
+    "unlist": ("describe", "PATCH", "/api/widgets/{widget}", {"listed": False}),
+    "relist": ("describe", "PATCH", "/api/widgets/{widget}", {"listed": True}),
+    "official": ("admin", "PATCH", "/api/widgets/{widget}", {"isOfficial": True}),
 }
 PERMISSIONS = ("publish", "yank", "describe")
 # Who has the text of a token learns that it has ended.
 ENDED = ["expired", "revoked"]
 INVALID = ["none", "empty", "malformed", "mistyped", "unknown", "wrong", *ENDED]
 ADDRESSES = count()
-VALID = [*PERMISSIONS, "all", "admin"]
+# Those of "widget" are for one widget, all others but admin for its scope.
+VALID = [*PERMISSIONS, "all", "widget", "admin"]
+WIDGETS = ("acme/clock", "acme/notes", "ops/clock")
 
 
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
-    catalogs = [document(f"{scope}/clock", version()) for scope in ("acme", "ops")]
+    catalogs = [document(widget, version()) for widget in WIDGETS]
     return app_with(*catalogs, BUNDLE_URL="https://cdn.example.com/{scope}/{name}/{version}.js")
 
 
 @pytest.fixture
 def texts(app: Flask) -> dict[str, str]:
-    """The Authorization header for each kind of token; all of them are for the scope acme."""
+    """The Authorization header for each kind of token."""
     good = create_token(app, "all")
     made = {name: create_token(app, name, permissions=(name,)) for name in PERMISSIONS}
     made["admin"] = create_token(app, "admin", (), ("admin",))
+    made["widget"] = create_token(app, "widget", (), widgets=("acme/clock", "ops/none"))
     made["expired"] = create_token(app, "expired", lifetime=timedelta(0))
     made["revoked"] = create_token(app, "revoked")
     assert run(app, "token", "revoke", "revoked").exit_code == 0
@@ -77,35 +90,40 @@ def change_tokens(app: Flask, statement: str) -> None:
         connection.execute(statement)
 
 
-def stored(app: Flask) -> list[list[tuple[object, ...]]]:
-    """Return what a request could change: the catalog and the record."""
+def stored(app: Flask) -> list[Any]:
+    """Return what a request could change: the catalog, the audit log and the stored files."""
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
-        return [
+        tables = [
             connection.execute(f"SELECT * FROM {table}").fetchall()
-            for table in ("widget", "version", "audit")
+            for table in ("widget", "version", "about", "audit")
         ]
+    return [*tables, [*app.extensions["bundles"].hashes()]]
 
 
-def send(client: FlaskClient, kind: str, scope: str, authorization: str) -> Any:
+def send(
+    client: FlaskClient, kind: str, widget: str, authorization: str, query: str = ""
+) -> TestResponse:
     _, method, path, body = ENDPOINTS[kind]
+    content: Json = {"json": manifest_of(widget) if kind == "publish" else body}
     return client.open(
-        path.format(scope=scope),
+        path.format(widget=widget) + query,
         method=method,
-        json=manifest_of(scope) if kind == "publish" else body,
+        **({"data": png()} if kind == "picture" else content),
         headers={"Authorization": authorization} if authorization else {},
         # Another address for each request: too many failures of one are limited.
         environ_overrides={"REMOTE_ADDR": f"192.0.2.{next(ADDRESSES)}"},
     )
 
 
-def expected_status(endpoint: str, holder: str, scope: str) -> int:
+def expected_status(endpoint: str, holder: str, widget: str) -> int:
     needed = ENDPOINTS[endpoint][0]
     if holder in INVALID:
         return 401
     if holder == "admin" or needed is None:
         return 200
-    has_permission = needed == holder or (holder == "all" and needed != "admin")
-    return 200 if has_permission and scope == "acme" else 403
+    has_permission = needed == holder or (holder in ("all", "widget") and needed != "admin")
+    is_own = widget == "acme/clock" or (widget == "acme/notes" and holder != "widget")
+    return 200 if has_permission and is_own else 403
 
 
 def entries(app: Flask) -> list[Json]:
@@ -114,16 +132,40 @@ def entries(app: Flask) -> list[Json]:
     return recorded[::-1]
 
 
-def test_every_endpoint_with_every_kind_of_token_in_both_scopes(
+def routes(app: Flask) -> set[tuple[str, str]]:
+    """Return method and path of all internal routes, each alternative of a path by itself."""
+    found = set()
+    for rule in app.url_map.iter_rules():
+        if not rule.endpoint.startswith("internal."):
+            continue
+        named = re.search(r"<any\((.*)\):\w+>", rule.rule)
+        for each in named[1].split(", ") if named else [""]:
+            path = rule.rule.replace(named[0], each) if named else rule.rule
+            found |= {(method, path) for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
+    return found
+
+
+def test_the_table_has_every_internal_route(app: Flask) -> None:
+    paths = {
+        (method, re.sub("/1.0.0|/2.0.0", "/<version>", path.format(widget=WIDGET)))
+        for _, method, path, _ in ENDPOINTS.values()
+    }
+    # This one exchanges an id token and needs no other.
+    assert paths | {("POST", "/api/session")} == routes(app)
+
+
+def test_every_route_with_every_kind_of_token_for_every_widget(
     app: Flask, texts: dict[str, str]
 ) -> None:
-    client = app.test_client()
-    for endpoint, token, scope in product(ENDPOINTS, [*INVALID, *VALID], ("acme", "ops")):
-        before = stored(app)
-        response = send(client, endpoint, scope, texts[token])
-        expected = expected_status(endpoint, token, scope)
+    client, before = app.test_client(), stored(app)
+    for endpoint, token, widget in [
+        *product(ENDPOINTS, INVALID, WIDGETS[:1]),
+        *product(ENDPOINTS, VALID, WIDGETS),
+    ]:
+        response = send(client, endpoint, widget, texts[token])
+        expected = expected_status(endpoint, token, widget)
         status = 200 if response.status_code == 201 else response.status_code
-        assert status == expected, (endpoint, token, scope, response.data)
+        assert status == expected, (endpoint, token, widget, response.data)
         assert "Access-Control-Allow-Origin" not in response.headers
         if expected == 401:
             known = f'{{"error":"The token {token} is {token}."}}\n'.encode()
@@ -131,23 +173,48 @@ def test_every_endpoint_with_every_kind_of_token_in_both_scopes(
             assert response.headers["WWW-Authenticate"] == CHALLENGE
         else:
             assert response.headers["Cache-Control"] == "no-store"
-        if expected != 200:
-            assert stored(app) == before, (endpoint, token, scope)
+        after = stored(app)
+        assert expected == 200 or after == before, (endpoint, token, widget)
+        before = after
+
+
+@pytest.mark.parametrize("value", ["banana", "", "1", "TRUE&dryRun=true", "false&dryRun=x"])
+def test_an_invalid_dry_run_is_refused_by_every_route(
+    app: Flask, texts: dict[str, str], value: str
+) -> None:
+    before, client = stored(app), app.test_client()
+    for endpoint in ENDPOINTS:
+        query = f"?dryRun={value}"
+        response = send(client, endpoint, "acme/clock", texts["admin"], query)
+        assert response.status_code == 400, endpoint
+        assert "dryRun must be true or false, not '" in response.json["error"]
+    assert stored(app) == before
+
+
+def test_a_dry_run_of_every_route_succeeds_and_changes_nothing(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    before, client = stored(app), app.test_client()
+    for endpoint in ENDPOINTS:
+        response = send(client, endpoint, "acme/clock", texts["admin"], "?dryRun=True")
+        assert response.status_code == 200, (endpoint, response.data)
+    assert stored(app) == before
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "token", "scope", "missing"),
+    ("endpoint", "token", "widget", "missing"),
     [
-        ("yank", "publish", "acme", "The token publish does not have the permission yank."),
-        ("publish", "publish", "ops", "The token publish is not for the scope 'ops'."),
-        ("official", "all", "acme", "The token all needs the permission admin for isOfficial."),
+        ("yank", "publish", "acme/clock", "publish does not have the permission yank."),
+        ("publish", "publish", "ops/clock", "publish is not for the scope 'ops'."),
+        ("publish", "widget", "acme/notes", "widget is not for the widget 'acme/notes'."),
+        ("official", "all", "acme/clock", "all needs the permission admin for isOfficial."),
     ],
 )
 def test_a_refusal_names_what_is_missing(
-    app: Flask, texts: dict[str, str], endpoint: str, token: str, scope: str, missing: str
+    app: Flask, texts: dict[str, str], endpoint: str, token: str, widget: str, missing: str
 ) -> None:
-    response = send(app.test_client(), endpoint, scope, texts[token])
-    assert (response.status_code, response.json) == (403, {"error": missing})
+    response = send(app.test_client(), endpoint, widget, texts[token])
+    assert (response.status_code, response.json) == (403, {"error": f"The token {missing}"})
 
 
 @pytest.mark.parametrize("path", ["/api/me", "/api/widgets/acme", "/api/session/"])
@@ -205,7 +272,7 @@ def test_a_publish_with_a_token_that_expires_soon_warns(
     app.extensions["database"].transact(running(aging, values))
     for _ in range(2):
         response = app.test_client().put(
-            "/api/widgets/acme/clock/2.0.0", json=manifest_of("acme"), headers=bearer(text)
+            "/api/widgets/acme/clock/2.0.0", json=manifest_of("acme/clock"), headers=bearer(text)
         )
         expected = [f"the token ci expires at {end}"] if warns else []
         assert response.json["warnings"] == expected
@@ -234,8 +301,8 @@ def test_manifest_needs_the_rights_of_its_fields(
     assert response.status_code == status
 
 
-def manifest_of(scope: str) -> Json:
-    return manifest(f"{scope}/clock", "2.0.0", bundleSize=1, sha256Hash="0" * 64)
+def manifest_of(widget: str) -> Json:
+    return manifest(widget, "2.0.0", bundleSize=1, sha256Hash="0" * 64)
 
 
 # Spellings of both scopes and of their widgets. Most requests are valid for one of the two.
@@ -244,8 +311,8 @@ NAMES = st.sampled_from(["clock", "clock", "clock", "..%2Fops%2Fclock"])
 # The method, the end of the path and the body of a change.
 CHANGES = st.sampled_from(
     [
-        ("PUT", "/2.0.0", manifest_of("acme")),
-        ("PUT", "/2.0.0", manifest_of("ops")),
+        ("PUT", "/2.0.0", manifest_of("acme/clock")),
+        ("PUT", "/2.0.0", manifest_of("ops/clock")),
         ("POST", "/*/yank", {"reason": "Bad."}),
         ("POST", "/1.x/unyank", {}),
         ("POST", "/1.0.0/deprecate", {"message": "Old."}),
@@ -258,7 +325,7 @@ CHANGES = st.sampled_from(
 )
 
 
-@example(requests=[(("PUT", "/2.0.0", manifest_of("ops")), "acme", "clock")])
+@example(requests=[(("PUT", "/2.0.0", manifest_of("ops/clock")), "acme", "clock")])
 @given(requests=st.lists(st.tuples(CHANGES, SCOPES, NAMES), min_size=1, max_size=8))
 @settings(
     derandomize=True,
@@ -340,17 +407,33 @@ def test_the_session_says_who_the_token_is(app: Flask) -> None:
         "token": "ci",
         "id": text[5:13],
         "scopes": ["acme", "ops"],
+        "widgets": [],
         "permissions": ["publish", "yank"],
         "expiresAt": None,
     }
+
+
+def test_a_token_for_widgets_reads_the_audit_log_of_these_widgets(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    client, admin = app.test_client(), {"Authorization": texts["admin"]}
+    for widget in WIDGETS:
+        client.patch(f"/api/widgets/{widget}", json={"listed": False}, headers=admin)
+    own = {"Authorization": texts["widget"]}
+    (entry,) = client.get("/api/audit", headers=own).json["entries"]
+    assert (entry["scope"], entry["name"], entry["action"]) == ("acme", "clock", "unlist")
+    assert client.get("/api/audit?widget=acme/clock", headers=own).json["entries"] == [entry]
+    refused = client.get("/api/audit?widget=acme/notes", headers=own)
+    message = "The token widget is not for the widget 'acme/notes'."
+    assert (refused.status_code, refused.json) == (403, {"error": message})
 
 
 def test_the_record_is_read_in_pages_by_those_with_rights_to_it(
     app: Flask, texts: dict[str, str]
 ) -> None:
     client, admin = app.test_client(), {"Authorization": texts["admin"]}
-    for scope in ("acme", "ops"):
-        client.patch(f"/api/widgets/{scope}/clock", json={"listed": False}, headers=admin)
+    for widget in ("acme/clock", "ops/clock"):
+        client.patch(f"/api/widgets/{widget}", json={"listed": False}, headers=admin)
     recorded = entries(app)
     (first,) = client.get("/api/audit?limit=1", headers=admin).json["entries"]
     assert json.dumps(first) == json.dumps(recorded[0])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from properties import catalog_for_each_example
 from semver import Version
 
-from catalog.semver_ranges import satisfies
+from catalog.domain.semver_ranges import satisfies
 
 UPDATES = "/api/v1/widgets/updates"
 ClientWith = Callable[..., FlaskClient]
@@ -127,6 +127,105 @@ def test_yanked_version_without_update_gets_the_highest_version_below(
     )
 
 
+def test_version_that_does_not_run_gets_the_highest_version_below_that_does(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.9.5", 1),
+            dated("2.0.0", 2),
+            dated("2.1.0", 3, yanked=True),
+            dated("2.2.0", 4, sdkVersion="^2.0.0"),
+            dated("3.0.0", 5, sdkVersion="^3.0.0"),
+        )
+    )
+    item = clock_update(client, "2.2.0")
+    assert list(item) == [*KEYS[:-1], "downgrade", "reason"]
+    assert (item["status"], number(item), item["downgrade"]) == ("update", "2.0.0", True)
+    assert (item["compatible"], item["yanked"]) == (False, False)
+    assert item["reason"] == (
+        "2.2.0 needs SDK ^2.0.0; 3.0.0 needs SDK ^3.0.0; "
+        "2.0.0 is the highest version below 2.2.0 that runs on SDK 1.4.0."
+    )
+    item = clock_update(client, "2.2.0", sdk="9.0.0")
+    assert (item["status"], item["update"]) == ("current", None)
+    assert item["reason"] == (
+        "2.2.0 needs SDK ^2.0.0; 3.0.0 needs SDK ^3.0.0; "
+        "no other version to change to runs on SDK 9.0.0."
+    )
+
+
+def test_version_that_does_not_run_still_prefers_an_update(client_with: ClientWith) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.0.0", 1),
+            dated("2.0.0", 2, sdkVersion="^2.0.0"),
+            dated("2.1.0", 3),
+        )
+    )
+    item = clock_update(client, "2.0.0")
+    assert (number(item), "downgrade" in item) == ("2.1.0", False)
+
+
+@pytest.mark.parametrize(
+    ("before", "update", "reason"),
+    [
+        (
+            "2025-03-01",
+            "1.1.0",
+            "1.1.0 is the newest version above 1.0.0 that runs on SDK 1.4.0; "
+            "2.0.0 needs SDK ^2.0.0; 1.2.0 is too new (published 2025-03-01T00:00:00.000Z).",
+        ),
+        (
+            "2025-03-01T00:00:00.001Z",
+            "1.2.0",
+            "1.2.0 is the newest version above 1.0.0 that runs on SDK 1.4.0; "
+            "2.0.0 needs SDK ^2.0.0.",
+        ),
+        (
+            "2025-01-15",
+            None,
+            "1.0.0 has no update for SDK 1.4.0; 2.0.0 needs SDK ^2.0.0; "
+            "1.2.0 is too new (published 2025-03-01T00:00:00.000Z); "
+            "1.1.0 is too new (published 2025-02-01T00:00:00.000Z).",
+        ),
+    ],
+)
+def test_versions_that_are_too_new_are_skipped_with_a_reason(
+    client_with: ClientWith, before: str, update: str | None, reason: str
+) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.0.0", 1),
+            dated("1.1.0", 2),
+            dated("1.2.0", 3),
+            dated("2.0.0", 4, sdkVersion="^2.0.0"),
+        )
+    )
+    query = {"compatSdk": "1.4.0", "installed": "acme/clock@1.0.0", "before": before}
+    (item,) = client.get(UPDATES, query_string=query).json["updates"]
+    assert (number(item), item["reason"]) == (update, reason)
+
+
+def test_downgrade_is_never_to_a_version_that_is_too_new(client_with: ClientWith) -> None:
+    client = client_with(
+        document("acme/clock", dated("2.0.0", 1, yanked=True), dated("1.5.0", 4), dated("1.4.0", 2))
+    )
+    query = {"compatSdk": "1.4.0", "installed": "acme/clock@2.0.0", "before": "2025-03-01"}
+    (item,) = client.get(UPDATES, query_string=query).json["updates"]
+    assert (number(item), item["downgrade"]) == ("1.4.0", True)
+
+
+def test_invalid_time_is_400(client_with: ClientWith) -> None:
+    query = {"compatSdk": "1.4.0", "installed": "acme/clock@1.0.0", "before": "soon"}
+    response = client_with().get(UPDATES, query_string=query)
+    assert response.status_code == 400
+    assert response.json["error"].startswith("before must be an ISO 8601 date or time such as ")
+
+
 UNLISTED = document("acme/clock", version("1.0.0"), listed=False)
 NO_WIDGET = "There is no widget 'acme/clock'."
 NOT_INSTALLABLE = {
@@ -207,7 +306,8 @@ def expected_update(installed: str, versions: dict[str, Json], sdk: str) -> str 
     if above:
         return max(above, key=age)
     below = [text for text in eligible if Version.parse(text).compare(own) < 0]
-    if not versions[installed]["yanked"] or not below:
+    runs = satisfies(sdk, versions[installed]["sdkVersion"])
+    if not below or (runs and not versions[installed]["yanked"]):
         return None
     highest = max(map(Version.parse, below))
     return max((text for text in below if Version.parse(text).compare(highest) == 0), key=age)

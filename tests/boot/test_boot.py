@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from textwrap import dedent
 
 import pytest
 from boot.machine import Machine, install_1_0_0, installed
 from conftest import ROOT
 from programs import find_program
 from rqlite_nodes import EMULATOR, RQLITED, require_rqlite
+
+from catalog.store.schema.schema import SCHEMA_VERSION
 
 # The file that certbot would create.
 CERTIFICATE = """
@@ -38,11 +41,16 @@ chmod 755 "$root/usr/bin/rqlited"
 """
 
 
-def lines_of(heading: str, number: int = 0, page: str = "deployment") -> str:
+INSTALLATION = ("Install the wheel", "Create the user, the units and the catalog")
+LITESTREAM = "Replicate continuously with Litestream"
+
+
+def lines_of(heading: str, number: int = 0, page: str = "install") -> str:
     """Return a block of lines of a section of a page, except those that need a network."""
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    (section,) = re.findall(rf"^##+ (?:\d\. )?{heading}.*?\n(.*?)(?=^##|\Z)", text, re.M | re.S)
-    block = re.findall(r"```sh\n(.*?)```", section, re.S)[number].replace("\\\n", " ")
+    text = (ROOT / "docs/operate" / f"{page}.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^##+ (?:\d\. )?{heading}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", section, re.M | re.S)
+    block = dedent(blocks[number]).replace("\\\n", " ")
     needs_network = r"apt-get|sha256sum|python3 -m venv|\S+/pip |certbot"
     return re.sub(rf"^(?:{needs_network}).*\n", "", block, flags=re.M)
 
@@ -54,7 +62,7 @@ def machine() -> Iterator[Machine]:
     litestream = f'cp {find_program("litestream")} "$root/opt/litestream/bin/"'
     machine = Machine(f'{CERTIFICATE}\nmkdir -p "$root/opt/litestream/bin"\n{litestream}')
     try:
-        for heading in ("Install", "Create", "Start"):
+        for heading in (*INSTALLATION, "Start the service"):
             machine.run(lines_of(heading))
         yield machine
     finally:
@@ -65,18 +73,22 @@ def test_the_guide_leads_to_a_service_behind_nginx_with_a_backup_and_metrics(
     machine: Machine,
 ) -> None:
     machine.run("systemctl start nginx")
-    machine.run(lines_of("nginx", 1))
-    assert '"bundleUrl":"https://widgets.example/' in machine.run(lines_of("Publish"))
+    machine.run(lines_of("Put nginx in front", 1))
+    assert '"bundleUrl":"https://widgets.example/' in machine.run(
+        lines_of("Publish the first widget")
+    )
     url = "https://widgets.example/api/v1/widgets/acme/clock"
     options = "--cacert /etc/letsencrypt/live/widgets.example/fullchain.pem"
     resolve = "--resolve widgets.example:443:127.0.0.1"
     detail = machine.run(f"curl --silent --fail {options} {resolve} {url}")
     assert '"bundleUrl":"https://widgets.example/' in detail
-    drill = machine.run(lines_of("Nightly"))
+    drill = machine.run(lines_of("Enable backups and checks"))
     assert re.search(r"\.db with \S+\.pack is in order: 1 widget, 1 version, 1 bundle\.", drill)
     assert machine.run("ls -A /var/backups/widget-catalog | sed 's/.*Z//'") == ".db\n.pack\n"
-    metrics = machine.run(f"mkdir -p /etc/prometheus\n{lines_of('Prometheus', 0, 'metrics')}")
-    assert re.search(r"^widget_catalog_last_backup_timestamp_seconds 1\.\d+e\+09$", metrics, re.M)
+    metrics = machine.run(f"mkdir -p /etc/prometheus\n{lines_of('Turn on metrics', 0, 'metrics')}")
+    name = "widget_catalog_last_backup_timestamp_seconds"
+    for kind in ("database", "pack"):
+        assert re.search(rf'^{name}{{kind="{kind}"}} 1\.\d+e\+09$', metrics, re.M)
     assert machine.run("stat --format '%a %G' /etc/widget-catalog.env") == "640 widget-catalog\n"
     assert machine.run("systemctl --failed --no-legend") == ""
 
@@ -85,11 +97,11 @@ def test_another_public_url_replaces_the_first(machine: Machine) -> None:
     before = "grep ^CATALOG_PUBLIC_URL= /etc/widget-catalog.env"
     assert machine.run(before) == "CATALOG_PUBLIC_URL=https://widgets.example\n"
     machine.run("cp -a /etc/letsencrypt/live/widgets.example /etc/letsencrypt/live/new.example")
-    lines = lines_of("nginx", 1).replace("name=widgets.example", "name=new.example")
+    lines = lines_of("Put nginx in front", 1).replace("name=widgets.example", "name=new.example")
     machine.run(lines)
     detail = machine.run("curl --silent --fail http://127.0.0.1:8080/api/v1/widgets/acme/clock")
     assert '"bundleUrl":"https://new.example/' in detail
-    machine.run(lines_of("nginx", 1))
+    machine.run(lines_of("Put nginx in front", 1))
 
 
 def test_installing_again_keeps_settings_and_the_catalog(machine: Machine) -> None:
@@ -202,14 +214,14 @@ def test_a_directory_that_the_unit_may_not_write_to_is_named(machine: Machine) -
 
 
 def test_litestream_is_restored_from_twice_and_goes_on(machine: Machine) -> None:
-    machine.run(lines_of("Continuous", 0, "backups"))
+    machine.run(lines_of(LITESTREAM, 0, "backups"))
     sync = "/opt/litestream/bin/litestream sync -wait -socket /run/litestream/litestream.sock"
     for _ in range(2):
         machine.run("widget-catalog describe acme/clock --icon mdi:bell")
         synced = f"{sync} /var/lib/widget-catalog/catalog.db"
         machine.run(f"until {synced}; do sleep 0.1; done")
         machine.run("widget-catalog describe acme/clock --icon mdi:clock")
-        machine.run(f"{synced}\n{lines_of('Continuous', 1, 'backups')}")
+        machine.run(f"{synced}\n{lines_of(LITESTREAM, 1, 'backups')}")
         assert "mdi:clock" in machine.run("widget-catalog show acme/clock")
         machine.run("systemctl is-active widget-catalog-litestream")
     machine.run("systemctl disable --now widget-catalog-litestream")
@@ -221,31 +233,34 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
     machine.run("widget-catalog token create ci --scope acme")
     before = machine.run("widget-catalog log")
     settings = machine.run("cat /etc/widget-catalog.env")
-    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 7")'
+    newer, next_version = "/opt/widget-catalog-1.2.0", SCHEMA_VERSION + 1
+    migration = f'connection.execute("PRAGMA user_version = {next_version}")'
     machine.run(
         f"cp -a /opt/widget-catalog-1.1.0 {newer}\n"
         f"sed -i 's/1\\.1\\.0/1.2.0/' {newer}/bin/widget-catalog\n"
         f"sed -i 's/^Description=.*/Description=Newer/' {newer}/share/widget-catalog/*.service\n"
         f"cd {newer}/lib/python*/site-packages/widget_catalog\n"
-        f"sed -i 's/^SCHEMA_VERSION = 6/SCHEMA_VERSION = 7/' store/schema/schema.py\n"
+        f"sed -i -e 's/^SCHEMA_VERSION = .*/SCHEMA_VERSION = {next_version}/'"
+        f" -e 's/^OLD_SCHEMA_VERSION = .*/OLD_SCHEMA_VERSION = {SCHEMA_VERSION}/'"
+        " store/schema/schema.py\n"
         f"sed -i 's/^        rebuild_tables(connection)$/        {migration}/'"
-        " store/connection/content.py\n"
+        " $(grep -rlx '        rebuild_tables(connection)' store)\n"
     )
     description = "systemctl show --property Description --value widget-catalog.service"
     for _ in range(2):
-        machine.run(lines_of("Upgrade"))
+        machine.run(lines_of("Upgrade", 0, "upgrade"))
         assert machine.run(description) == "Newer\n"
         machine.run("curl --silent --fail http://127.0.0.1:8080/api/v1/widgets/search")
         machine.run("widget-catalog token list | grep ci")
-        machine.run(lines_of("Rollback", 1))
+        machine.run(lines_of("Roll back a migration", 0, "upgrade"))
         assert machine.run(description) == "Widget Catalog\n"
         machine.run("curl --silent --fail http://127.0.0.1:8080/api/health")
         assert machine.run("widget-catalog token list").count("ci ") == 1
         assert before.strip() in machine.run("widget-catalog log")
     log = machine.run("journalctl --no-pager --unit widget-catalog")
-    assert log.count("from schema version 6 to 7") == 2
+    assert log.count(f"from schema version {SCHEMA_VERSION} to {next_version}") == 2
     assert machine.run("cat /etc/widget-catalog.env") == settings
-    machine.run(lines_of("Rollback", 0))
+    machine.run(lines_of("Roll back", 0, "upgrade"))
     machine.run("curl --silent --fail http://127.0.0.1:8080/api/health")
 
 
@@ -261,10 +276,17 @@ CLOCK = "http://127.0.0.1:8080/api/v1/widgets/acme/clock"
 
 @pytest.fixture(scope="module")
 def older() -> Iterator[Machine]:
-    """A machine with release 1.0.0, the demo catalog, a held bundle and a setting of its own."""
+    """A machine with release 1.0.0, the demo catalog, a stored bundle and a setting of its own."""
     release = installed(install_1_0_0, "widget-catalog")
-    machine = Machine(f'cp -a {release} "$root/opt/"')
+    find_program("nginx")
+    machine = Machine(f'{CERTIFICATE}\ncp -a {release} "$root/opt/"')
     try:
+        # The block of its guide, at a host name of its own.
+        machine.run(
+            "sed -n '/^```nginx$/,/^```$/p' /opt/widget-catalog/docs/deployment.md | grep -v '^```'"
+            " | sed -e 's#/catalog/#/#' -e '/X-Forwarded-Prefix/d'"
+            " > /etc/nginx/conf.d/old.conf && nginx -t && systemctl start nginx"
+        )
         machine.run(
             "mv /opt/widget-catalog/widget-catalog.service /etc/systemd/system/\n"
             "sed -i '/^DynamicUser/i Environment=CATALOG_PUBLIC_URL=https://old.example'"
@@ -289,11 +311,29 @@ def count(machine: Machine) -> int:
     return int(json.loads(detail)["widget"]["downloadCount"])
 
 
+def publish_with_token(machine: Machine) -> str:
+    """Publish a bundle of 100 kB through nginx, and return the status."""
+    return machine.run(
+        "widget-catalog token revoke ci > /dev/null 2>&1 || true\n"
+        "token=$(widget-catalog token create ci-$(date +%s%N) --scope acme 2> /dev/null)\n"
+        "head -c 100000 /dev/zero | tr '\\0' ' ' > /run/large.js\n"
+        'echo \'{"scope": "acme", "name": "large", "version": "1.0.0", "displayName": "Large",'
+        ' "sdkVersion": "*"}\' > /run/large.json\n'
+        "curl --silent --output /dev/null --write-out '%{http_code}' --request PUT"
+        " --cacert /etc/letsencrypt/live/widgets.example/fullchain.pem"
+        " --resolve widgets.example:443:127.0.0.1"
+        ' --header "Authorization: Bearer $token"'
+        " --form 'manifest=@/run/large.json;type=application/json'"
+        " --form 'bundle=@/run/large.js;type=text/javascript'"
+        " https://widgets.example/api/widgets/acme/large/1.0.0"
+    )
+
+
 def test_an_upgrade_from_1_0_0_keeps_everything_and_is_rolled_back(older: Machine) -> None:
     installs = count(older)
     own = f"{CLOCK.removesuffix('clock')}own"
-    older.run(lines_of("Install").replace("ln -sfn", "true"))
-    older.run(lines_of("From 1.0.0"))
+    older.run(lines_of("Install the wheel").replace("ln -sfn", "true"))
+    older.run(lines_of("Upgrade from 1.0.0", 0, "upgrade"))
     assert json.loads(older.run("curl --silent http://127.0.0.1:8080/api/version")) == {
         "version": "1.1.0"
     }
@@ -301,11 +341,23 @@ def test_an_upgrade_from_1_0_0_keeps_everything_and_is_rolled_back(older: Machin
     assert '"bundleUrl":"https://old.example/' in older.run(f"curl --silent --fail {own}")
     older.run(f"curl --silent --fail {own}/1.0.0/bundle.js | cmp - /srv/own.js")
     assert "is in order" in older.run("widget-catalog check")
-    assert "is in order" in older.run(lines_of("Nightly"))
+    assert "is in order" in older.run(lines_of("Enable backups and checks"))
     older.run("test -e /var/lib/widget-catalog/before-1.1.0.db")
+    # Publishing through the file of 1.0.0 fails, and through that of this release works.
+    assert publish_with_token(older) == "413"
+    found = older.run(lines_of("Upgrade from 1.0.0", 1, "upgrade"))
+    assert found == "/etc/nginx/conf.d/old.conf\n"
+    older.run(f"rm {found}\n{lines_of('Put nginx in front', 1)}")
+    assert publish_with_token(older) == "201"
+    older.run(
+        "printf '[Service]\\nNice=1\\n' > /etc/systemd/system/widget-catalog.service.d/mine.conf"
+    )
     assert older.run("systemctl --failed --no-legend") == ""
     older.run(f"curl --silent --fail --request POST {CLOCK}")
-    older.run(lines_of("Rollback", 2))
+    older.run(lines_of("Roll back to 1.0.0", 0, "upgrade"))
+    # Only the drop-in of the operator is left.
+    left = older.run("cd /etc/systemd/system && find . -path '*widget-catalog*' -type f | sort")
+    assert left == "./widget-catalog.service\n./widget-catalog.service.d/mine.conf\n"
     assert count(older) == installs
     assert json.loads(older.run("curl --silent http://127.0.0.1:8080/api/version")) == {
         "version": "1.0.0"
@@ -324,10 +376,10 @@ def node() -> Iterator[Machine]:
     try:
         for number in (1, 2, 3):
             machine.run(f"ip address add 192.0.2.1{number}/32 dev lo")
-        machine.run(lines_of("Install"))
-        machine.run(lines_of("Create").replace("widget-catalog init", ""))
-        machine.run(lines_of("Set up", 0, "cluster"))
-        machine.run(lines_of("Set up", 1, "cluster"))
+        machine.run(lines_of("Install the wheel"))
+        machine.run(lines_of(INSTALLATION[1]).replace("widget-catalog init", ""))
+        machine.run(lines_of("Set up a machine", 0, "cluster"))
+        machine.run(lines_of("Set up a machine", 1, "cluster"))
         machine.run("systemctl start rqlite")
         for number in (2, 3):
             machine.run(OTHER_NODE.replace("NUMBER", str(number)))
@@ -342,7 +394,7 @@ ASK = 'curl --silent --fail --user "$(cat /etc/widget-catalog.rqlite)" http://12
 
 
 def test_the_units_serve_and_back_up_a_cluster(node: Machine) -> None:
-    node.run(lines_of("Start").replace("127.0.0.1", "192.0.2.11"))
+    node.run(lines_of("Start the service").replace("127.0.0.1", "192.0.2.11"))
     url = "http://192.0.2.11:8080/api/v1/widgets/acme"
     node.run(f"curl --silent --fail --request POST {url}/clock")
     node.run("widget-catalog unlist acme/weather")
@@ -353,6 +405,27 @@ def test_the_units_serve_and_back_up_a_cluster(node: Machine) -> None:
     assert " is in order: " in node.run("widget-catalog drill")
     # HAProxy has the port on the loopback address.
     node.run("python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 8080))'")
+
+
+def test_the_user_has_the_same_id_on_every_machine(node: Machine) -> None:
+    assert node.run("id --user widget-catalog && id --group widget-catalog") == "887\n887\n"
+
+
+def test_cluster_status_shows_addresses_that_other_machines_can_reach(node: Machine) -> None:
+    status = node.run("until widget-catalog cluster status --json; do sleep 0.1; done")
+    addresses = set(re.findall(r'"address": "([^"]+)"', status))
+    assert addresses == {f"192.0.2.1{number}:4002" for number in (1, 2, 3)}
+
+
+def test_a_lost_node_is_replaced_by_a_new_one(node: Machine) -> None:
+    node.run("systemctl stop rqlite3 && find /run/node3 -mindepth 1 ! -name env -delete")
+    node.run(lines_of("Replace a machine", 0, "cluster"))
+    assert node.run("widget-catalog cluster status").count("192.0.2.") == 2
+    node.run("systemctl start rqlite3\nuntil widget-catalog cluster status; do sleep 0.1; done")
+    status = node.run("widget-catalog cluster status")
+    assert (status.count("192.0.2."), "3 nodes, all in order." in status) == (3, True)
+    # The new node has the catalog.
+    node.run("until [ -s /run/node3/db.sqlite ]; do sleep 0.1; done")
 
 
 def test_nobody_reads_or_writes_a_node_without_the_password(node: Machine) -> None:

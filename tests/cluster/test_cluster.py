@@ -7,7 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from conftest import (
     running,
 )
 from flask import Flask
+from issuers import AUDIENCE, Issuer, make_key
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from reverse_proxies import make_certificate
 from rqlite_nodes import Node, Nodes, require_rqlite, slow_if_emulated, wait_until
@@ -34,10 +38,11 @@ from store.test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
 
 from app import create_app
-from catalog.store.connection.cluster.rqlite_http import SELECT_REVISION
+from catalog.store.connection.revision import SELECT_REVISION
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
+from catalog.system.issuer_keys import IssuerKeys
 
 CLOCK = "/api/v1/widgets/acme/clock"
 # Seconds that any install may take.
@@ -86,7 +91,9 @@ def refused_after(app: Flask) -> float:
     started = time.monotonic()
     response = app.test_client().post(CLOCK)
     seconds = time.monotonic() - started
-    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    # 504 without Retry-After if the leader may have had the install.
+    refused = response.status_code, response.headers.get("Retry-After")
+    assert refused in {(503, "5"), (504, None)}
     assert seconds < LONGEST
     return seconds
 
@@ -134,7 +141,7 @@ def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path:
     backup = tmp_path / "before.db"
     run(first, "backup", backup)
     file_app = create_app({"DATABASE": backup, "BUNDLES": first.config["BUNDLES"]})
-    results = {run(app, "import", "--prune", changed).stderr for app in (first, file_app)}
+    results = {run(app, "import", "--prune", "--yes", changed).stderr for app in (first, file_app)}
     assert ["300 added" in each for each in results] == [True], results
     # A slow node may apply the last part after the command has ended.
     wait_until(lambda: have_equal_revisions(apps))
@@ -207,7 +214,8 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
         ]
         for command in ("rotate", "revoke"):
             assert run(app, "token", command, f"ci-{number}").exit_code == 0
-        assert run(app, "restore", tmp_path / f"{number}.db", "--yes").exit_code == 0
+        restored = run(app, "restore", tmp_path / f"{number}.db", "--yes")
+        assert restored.exit_code == 0, restored.stderr
         actions = [e["action"] for e in json.loads(run(app, "log", "--json").stdout)]
         assert actions[-3:] == ["rotate token", "revoke token", "restore"]
         session = app.test_client().get("/api/session", headers=bearer(token))
@@ -366,7 +374,7 @@ def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     hold(other, held)
     assert run(other, "pack", pack).exit_code == 0
     # A pack keeps install counts that are higher, such as those of other tests.
-    assert run(first, "import", DEMO).exit_code == 0
+    assert run(first, "import", "--set-counts", DEMO).exit_code == 0
     assert run(first, "backup", backup).exit_code == 0
     # As if the clock of the machine that restored the catalog last was ahead.
     first.extensions["database"].node.execute([(ADVANCE_CLOCK, {"ns": 2 * 10**18})], 5)
@@ -407,8 +415,9 @@ def test_every_command_succeeds(
     Path("installed.txt").write_text("acme/clock@2.0.0\n", encoding="utf-8")
     later = version("2.0.0", yanked=True, deprecationMessage="Old.")
     Path("more.jsonl").write_text(json.dumps(document("acme/clock", version(), later)))
-    assert run_line(app, "import more.jsonl --prune").exit_code == 0
+    assert run_line(app, "import more.jsonl --prune --yes").exit_code == 0
     assert run_line(app, "backup older.db").exit_code == 0
+    assert run_line(app, "backup --dir backups").exit_code == 0
     assert run_line(app, "pack older.pack").exit_code == 0
     for name, line in (LINES | {"cluster": "cluster status"}).items():
         result = run_line(app, line)
@@ -428,7 +437,7 @@ def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[No
     assert json.loads(result.stdout) == [
         {
             "id": node.directory.name.removeprefix("node"),
-            "address": node.url,
+            "address": f"127.0.0.1:{node.raft_port}",
             "role": "leader" if node is leader else "follower",
             "reachable": True,
         }
@@ -454,7 +463,7 @@ def test_check_repairs_the_derived_rows_of_all_nodes(apps: dict[Node, Flask]) ->
     problem = "acme/clock: an import would store another folded_name, folded_text."
     assert problem in run(second, "check").stdout
     result = run(second, "check", "--repair")
-    assert result.stderr.startswith("Wrote the derived rows again.\n")
+    assert result.stderr.startswith("Rebuilt the derived rows.\n")
     assert problem not in result.stdout
     wait_until(lambda: problem not in run(first, "check").stdout)
     wait_until_equal(apps)
@@ -551,8 +560,8 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
 def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
     require_rqlite()
     names = ("api/test_search", "commands/test_publish", "api/test_changes")
-    # The tests of concurrent processes are about the lock of a file.
-    options = ("-q", "-n0", "-k", "not concurrent_processes")
+    # These tests are about the lock of a file.
+    options = ("-q", "-n0", "-k", "not concurrent_processes and not write_lock")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(f"tests/{name}.py" for name in names)],
         cwd=ROOT,
@@ -562,3 +571,60 @@ def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
     )
     assert result.returncode == 0, result.stdout[-5000:]
     assert " passed" in result.stdout
+
+
+def exchange(app: Flask, id_token: str) -> tuple[int, Any]:
+    response = app.test_client().post("/api/session", json={"idToken": id_token})
+    return response.status_code, response.json
+
+
+def test_an_id_token_is_accepted_once_on_all_nodes_and_its_token_works_on_each(
+    apps: dict[Node, Flask],
+) -> None:
+    services = [*apps.values()]
+    with closing(Issuer()) as issuer:
+        add = f"trust add ci --issuer {issuer.url} --claim repository=acme/clock --scope acme"
+        assert run_line(services[0], add).exit_code == 0
+        wait_until_equal(apps)
+        for app in services:
+            app.config["PUBLIC_URL"] = AUDIENCE
+            # Between two requests a minute passes, so that each may fetch the keys.
+            app.extensions["issuer_keys"] = IssuerKeys(partial(next, count(1000, 60)))
+        for number, app in enumerate(services):
+            # Each node finds the new key of the issuer.
+            issuer.keys = {f"key {number}": make_key(number=1 + number % 2)}
+            id_token = issuer.sign()
+            status, session = exchange(app, id_token)
+            assert status == 200, session
+            for other in services:
+                assert exchange(other, id_token) == (
+                    403,
+                    {"error": "The id token was used before; it is accepted once."},
+                )
+            wait_until_equal(apps)
+            for other in services:
+                response = other.test_client().get("/api/session", headers=bearer(session["token"]))
+                assert (response.status_code, response.json["trust"]) == (200, "ci")
+        assert run_line(services[1], "trust remove ci").exit_code == 0
+        wait_until_equal(apps)
+        for app in services:
+            response = app.test_client().get("/api/session", headers=bearer(session["token"]))
+            assert response.json == {"error": "The trust ci was removed."}
+            app.extensions["database"].on_wait = None
+
+
+def test_of_simultaneous_uses_of_an_id_token_one_is_accepted(apps: dict[Node, Flask]) -> None:
+    services = [*apps.values()]
+    with closing(Issuer()) as issuer:
+        add = f"trust add race --issuer {issuer.url} --claim repository=acme/clock --scope acme"
+        assert run_line(services[0], add).exit_code == 0
+        wait_until_equal(apps)
+        for app in services:
+            app.config["PUBLIC_URL"] = AUDIENCE
+        for _ in range(5):
+            id_token = issuer.sign()
+            with ThreadPoolExecutor(len(services)) as pool:
+                results = [*pool.map(exchange, services, [id_token] * len(services))]
+            assert sorted(status for status, _ in results) == [200, 403, 403]
+        assert run_line(services[0], "trust remove race").exit_code == 0
+        services[0].extensions["database"].on_wait = None

@@ -19,6 +19,7 @@ SAID = {
     "homepage": "https://acme.example/",
     "repository": None,
     "issues": None,
+    "keywords": ["zeit", "clock face"],
     "picture": described(PICTURE),
 }
 MANIFEST = {"scope": "acme", "name": "clock", "version": "1.0.0", "displayName": "Clock"}
@@ -102,7 +103,8 @@ def test_the_bundles_of_a_pack_include_the_pictures(app: Flask, tmp_path: Path) 
 
 def test_backups_have_it(app: Flask, tmp_path: Path) -> None:
     succeed(app, "backup", tmp_path / "backup.db")
-    succeed(app, "describe", "acme/clock", "--readme", "", "--homepage", "", "--picture", "")
+    removed = ("--readme", "--homepage", "--keywords", "--picture")
+    succeed(app, "describe", "acme/clock", *(word for option in removed for word in (option, "")))
     assert about(app) is None
     succeed(app, "restore", tmp_path / "backup.db", "--yes")
     assert about(app) == SAID
@@ -133,6 +135,7 @@ def test_check_finds_a_missing_and_a_damaged_picture(app: Flask) -> None:
 def test_publish_here_with_readme_and_picture(app_with: AppWith, files: Any) -> None:
     app = app_with()
     manifest = {**MANIFEST, "sdkVersion": "*", "homepage": SAID["homepage"]}
+    manifest["keywords"] = SAID["keywords"]
     arguments = [
         *("publish", files("m.json", json.dumps(manifest).encode()), files("b.js", BUNDLE)),
         *("--store", "--readme", files("README.md", b"# Clock")),
@@ -149,27 +152,38 @@ def test_publish_here_with_readme_and_picture(app_with: AppWith, files: Any) -> 
     assert about(app) == SAID
     readme = hashlib.sha256(b"# Clock").hexdigest()
     after = {"readme": readme, "homepage": SAID["homepage"], "picture": SHA256}
+    after["keywords"] = SAID["keywords"]
     assert [each["after"] for each in entries(app)] == [after]
+    again = succeed(app, *arguments[:4], "--readme", files("new.md", b"New"), "--picture", picture)
+    assert again.splitlines()[0] == (
+        "acme/clock@1.0.0 is already published; readme, links, keywords and picture are unchanged."
+    )
+    assert about(app) == SAID
 
 
 def test_describe_changes_and_removes_them(app: Flask, files: Any) -> None:
     new = png(8, 8)
     output = succeed(
         *(app, "describe", "acme/clock", "--repository", "https://git.example/", "--homepage", ""),
+        *("--keywords", "time, , world clock"),
         *("--readme", files("new.md", b"New"), "--picture", files("new.png", new)),
     )
-    assert output == "acme/clock is described.\n"
-    changed = {"homepage": None, "repository": "https://git.example/", "readme": "New"}
+    assert output == "Updated acme/clock.\n"
+    changed: Json = {"homepage": None, "repository": "https://git.example/", "readme": "New"}
+    changed["keywords"] = ["time", "world clock"]
     assert about(app) == {**SAID, **changed, "picture": described(new)}
-    assert entries(app)[1]["before"] == {"picture": SHA256}
-    assert set(entries(app)[0]["before"]) == {"homepage", "repository", "readme"}
+    (entry,) = entries(app)
+    assert set(entry["before"]) == {"homepage", "repository", "keywords", "readme", "picture"}
+    assert entry["before"]["keywords"] == SAID["keywords"]
+    assert entry["before"]["picture"] == SHA256
     again = succeed(app, "describe", "acme/clock", "--picture", files("new.png", new))
-    assert again == "acme/clock is already described like this.\n"
+    assert again == "Nothing to change.\n"
 
 
 REFUSED = {
     "http": (("--homepage", "http://acme.example/"), 2, "is not an absolute https URL"),
     "scheme": (("--issues", "javascript:alert(1)"), 2, "is not an absolute http"),
+    "keyword": (("--keywords", "x" * 31), 2, "is not a list of at most 10 keywords of at most 30"),
     "no file": (("--picture", "/nowhere/clock.png"), 2, "No such file"),
 }
 
@@ -190,3 +204,14 @@ def test_describe_refuses_long_and_unreadable_files(app: Flask, files: Any) -> N
         result = run(app, "describe", "acme/clock", option, files("file", content))
         assert message in error_message(result)
     assert about(app) == SAID
+
+
+def test_describe_with_a_bad_picture_changes_nothing(app: Flask, files: Any) -> None:
+    before = exported(app)
+    options = ("--description", "New", "--homepage", "", "--readme", files("new.md", b"New"))
+    result = run(app, "describe", "acme/clock", *options, "--picture", files("bad.png", b"GIF89a"))
+    assert "The picture must be a PNG, JPEG, WebP or AVIF file" in error_message(result)
+    assert exported(app) == before
+    assert [*app.extensions["bundles"].hashes()] == sorted(
+        [SHA256, hashlib.sha256(BUNDLE).hexdigest()]
+    )

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -27,7 +28,8 @@ from conftest import (
 )
 from publishers import OPERATOR
 
-from catalog.documents import check_document
+from app import create_app
+from catalog.domain.documents import check_document
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
@@ -268,7 +270,10 @@ def make_newer(path: Path, backup: Path) -> str:
     path.write_bytes(backup.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return f"{path} has schema version 99, and this release reads versions 1 to {SCHEMA_VERSION}."
+    return (
+        f"{path} has schema version 99, and this release reads versions 2 and {SCHEMA_VERSION}. "
+        "Run export with the release that wrote the file, and import with this one."
+    )
 
 
 def make_damaged(path: Path, backup: Path) -> str:
@@ -400,8 +405,8 @@ def test_restore_renames_a_damaged_catalog(
         0,
         f"Restored {catalog} from {backup}.\n"
         f"The old database is damaged; it was moved to {damaged}.\n"
-        f"Tokens and the record of changes are those of {backup}: revoke again what was revoked "
-        "since, see widget-catalog token list.\n",
+        f"Tokens and the audit log are those of {backup}. Tokens that were revoked after that "
+        "backup are valid again: see widget-catalog token list.\n",
     )
     assert damaged.read_bytes() == before
     assert run_successfully(catalog, "export") == run_successfully(other, "export")
@@ -415,12 +420,68 @@ def test_restore_behind_a_link_renames_the_file_and_leaves_no_wal_of_it(
     link.parent.mkdir()
     link.symlink_to(catalog)
     catalog.write_bytes(b"scratched " * 1000)
+    catalog.chmod(0o640)
     Path(f"{catalog}-wal").write_bytes(b"of the damaged file")
     assert run_on(link, "restore", backup, "--yes").exit_code == 0
     assert link.is_symlink()
+    assert stat.S_IMODE(catalog.stat().st_mode) == 0o640
     assert catalog.with_name(catalog.name + ".damaged").read_bytes() == b"scratched " * 1000
     assert not Path(f"{catalog}-wal").exists()
     assert run_on(link, "check").exit_code == 0
+
+
+def test_restore_over_a_damaged_header_keeps_the_wal_with_the_newest_commits(
+    catalog: Path, backup: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "crashed"
+    folder.mkdir()
+    path = folder / "catalog.db"
+    # A process that was killed leaves its WAL behind.
+    app = create_app({"DATABASE": catalog})
+    assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{catalog}{suffix}", f"{path}{suffix}")
+    app.extensions["database"].close()
+    content = path.read_bytes()
+    path.write_bytes(b"x" * 100 + content[100:])
+
+    for name in ("catalog.db.damaged", "catalog.db.damaged.2"):
+        assert str(folder / name) in run_on(path, "restore", backup, "--yes").stderr
+        # The second restore replaces a file that is damaged too.
+        path.write_bytes(b"scratched " * 1000)
+
+    damaged = folder / "catalog.db.damaged"
+    damaged.write_bytes(content[:100] + damaged.read_bytes()[100:])
+    with closing(sqlite3.connect(damaged)) as connection:
+        counts = dict(connection.execute("SELECT name, download_count FROM widget"))
+    assert counts["clock"] == 6
+    assert (folder / "catalog.db.damaged.2").read_bytes() == b"scratched " * 1000
+
+
+READING = ("list", "show acme/clock", "export", "log", "check", "token list", "pack all.pack")
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_command_that_reads_leaves_a_backup_as_it_is(
+    catalog: Path, tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    backup = folder / "monday.db"
+    run_successfully(catalog, "backup", backup)
+    before = backup.read_bytes()
+    assert run_on(backup, *line.split()).exit_code == 0
+    assert (backup.read_bytes() == before, [*folder.iterdir()]) == (True, [backup])
+
+
+def test_a_backup_can_be_changed_after_it_was_read(catalog: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "monday.db"
+    run_successfully(catalog, "backup", backup)
+    run_successfully(backup, "yank", "acme/clock@1.0.0")
+    assert json.loads(run_successfully(backup, "show", "acme/clock", "--json"))["versions"][0][
+        "yanked"
+    ]
 
 
 def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, backup: Path) -> None:

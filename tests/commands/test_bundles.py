@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from catalog.store.bundles import BundleError, Bundles
+from catalog.store.bundles.bundles import BundleError, Bundles
 
 CONTENT = b"export default () => 'tick'\n"
 SIZE = len(CONTENT)
@@ -61,7 +61,7 @@ def test_a_bundle_that_cannot_be_completed_leaves_nothing(bundles: Bundles) -> N
     "name", ["", "../x", "/etc/passwd", SHA256[1:], SHA256 + "0", SHA256.upper(), SHA256 + "\n"]
 )
 def test_only_a_hash_becomes_a_path(bundles: Bundles, name: str) -> None:
-    for use in (bundles.path, bundles.holds, bundles.remove):
+    for use in (bundles.path, bundles.has, bundles.remove):
         with pytest.raises(ValueError, match="is not a SHA-256"):
             use(name)
 
@@ -109,7 +109,7 @@ def test_file_system_without_locks_for_directories_is_used_without_them(
 LOCK_FOREVER = """
 import sys
 from pathlib import Path
-from catalog.store.bundles import Bundles
+from catalog.store.bundles.bundles import Bundles
 with Bundles(Path(sys.argv[1])).writing():
     print("locked", flush=True)
     sys.stdin.read()
@@ -127,7 +127,7 @@ def test_lock_of_a_killed_process_is_released(bundles: Bundles) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "locked\n"
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     waited: list[bool] = []
     bundles.on_wait = lambda: waited.append(True)
     with bundles.writing():

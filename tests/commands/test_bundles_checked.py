@@ -63,7 +63,7 @@ def test_bundle_without_a_version_is_checked_too(app: Flask) -> None:
     assert check(app).stdout.startswith(f"Bundle {'0' * 64} in ")
 
 
-def test_partial_bundle_is_not_a_finding(app: Flask) -> None:
+def test_partial_bundle_is_not_a_problem(app: Flask) -> None:
     path = app.extensions["bundles"].path("0" * 64)
     path.with_suffix(".partial").write_bytes(NOISE)
     assert check(app).exit_code == 0
@@ -73,5 +73,5 @@ def test_wrong_bundle_path_is_reported(app: Flask) -> None:
     move = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
     app.extensions["database"].transact(running(move, {"sha256": TOCK_HASH}))
     assert check(app).stdout == (
-        "acme/clock: version 2.0.0: bundle_path is '/x', where its bundle is not served.\n"
+        "acme/clock: version 2.0.0: bundle_path is '/x', but its bundle is not served there.\n"
     )

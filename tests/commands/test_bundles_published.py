@@ -1,4 +1,4 @@
-"""widget-catalog publish --store: the service itself holds and serves the bundle."""
+"""widget-catalog publish: the service itself stores and serves the bundle, or names its URL."""
 
 import hashlib
 import json
@@ -16,6 +16,9 @@ HERE = "https://widgets.example"
 BUNDLE = b"export default () => 'tick'\n"
 SHA256 = hashlib.sha256(BUNDLE).hexdigest()
 PATH = "/api/v1/widgets/acme/clock/1.0.0%2Bx/bundle.js"
+ALREADY = (
+    "acme/clock@1.0.0+x is already published; readme, links, keywords and picture are unchanged."
+)
 MANIFEST = {
     **{"scope": "acme", "name": "clock", "version": "1.0.0+x"},
     **{"displayName": "World Clock", "sdkVersion": "^1.0.0"},
@@ -100,7 +103,7 @@ def test_stored_bundle_can_be_published_again_from_another_address(app_with: App
     result = publish(app, "--store")
     assert (result.exit_code, result.stderr.splitlines()[0]) == (
         0,
-        "acme/clock@1.0.0+x is already published.",
+        ALREADY,
     )
     assert stored_url(app) == "http://127.0.0.1:8080" + PATH
 
@@ -113,9 +116,29 @@ def test_another_bundle_url_for_a_stored_bundle_is_refused(app_with: AppWith) ->
     assert "published already with a different bundleUrl" in result.stderr
 
 
-def test_without_store_no_bundle_is_held(app_with: AppWith) -> None:
-    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN)
-    publish(app)
+def test_without_a_url_the_bundle_is_stored(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE)
+    assert "Its bundle is stored in" in publish(app).stderr
+    assert (bundle_url(app), served(app)) == (HERE + PATH, BUNDLE)
+
+
+def test_a_published_version_keeps_where_its_bundle_is(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE)
+    publish(app, "--bundle-url", CDN)
+    result = publish(app)
+    assert (result.exit_code, result.stderr) == (0, f"{ALREADY}\n")
+    assert bundle_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
+    assert files(app) == []
+    publish(app, "--store")
+    app.config["BUNDLE_URL"] = "https://other.example/{version}.js"
+    assert publish(app).exit_code == 0
+    assert (bundle_url(app), served(app)) == (HERE + PATH, BUNDLE)
+
+
+@pytest.mark.parametrize("source", ["setting", "option"])
+def test_with_a_url_no_bundle_is_stored(app_with: AppWith, source: str) -> None:
+    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN if source == "setting" else "")
+    publish(app, *(["--bundle-url", CDN] if source == "option" else []))
     assert not app.extensions["bundles"].directory.exists()
     assert bundle_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
 
@@ -125,7 +148,7 @@ def test_bundle_of_a_published_version_can_be_stored_later(app_with: AppWith) ->
     publish(app)
     result = publish(app, "--store")
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[0] == "acme/clock@1.0.0+x is already published."
+    assert result.stderr.splitlines()[0] == ALREADY
     assert (bundle_url(app), served(app)) == (HERE + PATH, BUNDLE)
 
 
@@ -145,7 +168,7 @@ def test_dry_run_stores_nothing(app_with: AppWith) -> None:
     assert not app.extensions["bundles"].directory.exists()
     publish(app, "--bundle-url", HERE + PATH)
     result = publish(app, "--store", "--dry-run")
-    assert result.output == "acme/clock@1.0.0+x is already published.\n"
+    assert result.output == f"{ALREADY}\n"
     assert not app.extensions["bundles"].directory.exists()
 
 

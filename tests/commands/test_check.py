@@ -1,6 +1,7 @@
 """widget-catalog check: one line for each problem of the database."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -62,11 +63,11 @@ def test_demo_catalog_is_in_order_with_a_warning(tmp_path: Path) -> None:
     assert result.stderr == f"{demo} is in order, with 1 warning.\n"
 
 
-def test_strict_check_treats_a_warning_as_a_finding(tmp_path: Path) -> None:
+def test_strict_check_treats_a_warning_as_a_problem(tmp_path: Path) -> None:
     demo = create_demo(tmp_path / "demo.db")
     result = run_on(demo, "check", "--strict")
     assert (result.exit_code, result.stdout) == (1, BAD_RANGE)
-    assert result.stderr == f"Error: 1 finding in {demo}.\n"
+    assert result.stderr == f"Error: 1 problem in {demo}.\n"
 
 
 def test_json_has_the_problems_and_the_warnings(tmp_path: Path) -> None:
@@ -90,12 +91,20 @@ CHANGE = "its last change does not say whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
 ANY = "INSERT INTO sdk_range (range) VALUES ('any')"
-LISTING = "INSERT INTO listing SELECT {}, scope, '{}', 0, -1, '', '', '[]', '', '', '' FROM widget "
-COPIED_SUMMARY = "INSERT INTO summary SELECT {}, head, latest, sdk_range_id FROM summary"
+LISTING = """
+INSERT INTO listing SELECT {}, scope, '{}', 0, -1, '', '', '[]', '', '', '[]', '', '', '', ''
+FROM widget """
+COPIED_SUMMARY = """
+INSERT INTO summary SELECT {}, head, latest, sdk_range_id, published_at, stable, stable_at
+FROM summary
+"""
 NEW_CHANGE = "INSERT INTO change VALUES ('acme', '{}', 99, 1)"
 # A statement, and the lines that it leads to.
 DERIVED_FAULTS = {
     "DELETE FROM listing": [f"acme/clock: {WRONG_LISTING}"],
+    "INSERT INTO listing_keyword VALUES (1, 'time')": [
+        "acme/clock: its keywords for search differ from the widget's."
+    ],
     "UPDATE listing SET downloads = 5": [f"acme/clock: {WRONG_LISTING}"],
     "UPDATE listing SET updated = ''": [f"acme/clock: {WRONG_LISTING}"],
     LISTING.format(2, "notes") + "WHERE id = 2": [f"acme/notes: {WRONG_LISTING}"],
@@ -104,6 +113,8 @@ DERIVED_FAULTS = {
     "UPDATE summary SET head = replace(head, 'Clock', 'C')": [SUMMARY],
     "UPDATE summary SET latest = 'null'": [SUMMARY],
     "UPDATE summary SET sdk_range_id = 9": [SUMMARY],
+    "UPDATE summary SET stable = 'null'": [SUMMARY],
+    "UPDATE listing SET stable_license = 'X'": [f"acme/clock: {WRONG_LISTING}"],
     COPIED_SUMMARY.format(2): [SUMMARY.replace("clock", "notes")],
     COPIED_SUMMARY.format(9): [SUMMARY.replace("acme/clock", "widget 9")],
     "DELETE FROM change": [f"acme/clock: {CHANGE}"],
@@ -157,7 +168,7 @@ FAULTS = {
     ],
     COPY.format("https://up.example", "'a' || char(10)"): [f"{NO_ETAG} 'a\\n'."],
     COPY.format("https://up.example", "printf('%.*c', 1025, 'x')"): [f"{NO_ETAG} '{'x' * 76}...."],
-    "INSERT INTO upstream VALUES ('up.example', '{}', NULL, NULL)": [
+    "INSERT INTO upstream (source, options) VALUES ('up.example', '{}')": [
         "Upstream: source must be an absolute http or https URL, not 'up.example'."
     ],
     "DELETE FROM widget WHERE id = 1": [
@@ -166,18 +177,18 @@ FAULTS = {
 }
 
 
-def check_findings(catalog: Path, lines: list[str], *options: str) -> None:
+def check_problems(catalog: Path, lines: list[str], *options: str) -> None:
     result = run_on(catalog, "check", *options)
     assert result.stdout.splitlines() == lines
-    findings = "1 finding" if len(lines) == 1 else f"{len(lines)} findings"
+    problems = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
     assert result.exit_code == 1
-    assert result.stderr.endswith(f"Error: {findings} in {catalog}.\n")
+    assert result.stderr.endswith(f"Error: {problems} in {catalog}.\n")
 
 
 @pytest.mark.parametrize(("statements", "lines"), FAULTS.items())
 def test_each_fault_is_reported_in_a_line(catalog: Path, statements: str, lines: list[str]) -> None:
     damage(catalog, *statements.split("; "))
-    check_findings(catalog, lines, "--repair")
+    check_problems(catalog, lines, "--repair")
 
 
 @pytest.mark.parametrize(("statement", "lines"), DERIVED_FAULTS.items())
@@ -185,7 +196,7 @@ def test_each_fault_of_derived_rows_is_reported_and_repaired(
     catalog: Path, statement: str, lines: list[str]
 ) -> None:
     damage(catalog, statement)
-    check_findings(catalog, lines)
+    check_problems(catalog, lines)
     check_repaired(catalog)
 
 
@@ -193,7 +204,7 @@ def check_repaired(catalog: Path) -> None:
     result = run_on(catalog, "check", "--repair")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.splitlines() == [
-        "Wrote the derived rows again.",
+        "Rebuilt the derived rows.",
         f"{catalog} is in order.",
     ]
     assert run_on(catalog, "check").exit_code == 0
@@ -267,10 +278,10 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
     ]
     assert index.startswith("The search index does not match the widgets: ")
     assert warning == f"Warning: {ANY_RANGE}"
-    assert (result.exit_code, result.stderr) == (1, f"Error: 8 findings in {catalog}.\n")
+    assert (result.exit_code, result.stderr) == (1, f"Error: 8 problems in {catalog}.\n")
 
 
-def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:
+def test_problem_is_one_line_without_control_characters(catalog: Path) -> None:
     rename = "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 2"
     damage(catalog, "DROP TRIGGER widget_renamed", rename)
     (line,) = run_on(catalog, "check").stdout.splitlines()
@@ -279,17 +290,21 @@ def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:
 
 UNREADABLE = {
     "no JSON": ("network", "The file is damaged: CHECK constraint failed in version."),
-    "nested too deep to read": ("[" * 1500 + "]" * 1500, "acme/clock: maximum recursion depth"),
+    # Some releases of Python can read it, and then it is refused like any other value.
+    "nested too deep to read": (
+        "[" * 1500 + "]" * 1500,
+        r"acme/clock: (maximum recursion depth|version .*: permissions must be an array)",
+    ),
 }
 
 
-@pytest.mark.parametrize(("permissions", "finding"), UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize(("permissions", "problem"), UNREADABLE.values(), ids=UNREADABLE)
 def test_permissions_that_cannot_be_parsed_are_reported(
-    catalog: Path, permissions: str, finding: str
+    catalog: Path, permissions: str, problem: str
 ) -> None:
     damage(catalog, f"UPDATE version SET permissions = '{permissions}' WHERE id = 2")
     result = run_on(catalog, "check")
-    assert finding in result.stdout
+    assert re.search(problem, result.stdout)
     assert isinstance(result.exception, SystemExit)
 
 
@@ -300,7 +315,7 @@ def test_check_changes_nothing(catalog: Path) -> None:
     assert catalog.read_bytes() == before
 
 
-def test_text_that_is_not_utf_8_is_a_finding(catalog: Path) -> None:
+def test_text_that_is_not_utf_8_is_a_problem(catalog: Path) -> None:
     damage(catalog, "UPDATE widget SET description = CAST(x'ff41' AS TEXT) WHERE id = 1")
     result = run_on(catalog, "check")
     assert isinstance(result.exception, SystemExit)

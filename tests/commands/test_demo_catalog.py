@@ -10,7 +10,7 @@ from conftest import DEMO, Server, run
 from flask import Flask
 from flask.testing import FlaskClient
 
-from catalog.semver_ranges import is_range
+from catalog.domain.semver_ranges import is_range
 
 CATALOG = {
     f"{each['widget']['scope']}/{each['widget']['name']}": each

@@ -1,6 +1,7 @@
 """widget-catalog drill: the newest backup is restored to a folder of its own, and checked."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -69,12 +70,11 @@ def test_the_catalog_and_its_bundles_are_not_used(app: Flask, directory: Path) -
     other = create_app({**lost, "BACKUPS": str(directory)})
     newest(directory, ".pack").unlink()
     result = run(other, "drill")
-    assert (result.exit_code, "acme/clock: version 1.0.0: its bundle " in result.stderr) == (
-        1,
-        True,
-    )
-    backup, cause = newest(directory, ".db"), f"and no file of pack --dir in {directory}"
-    assert result.stderr.endswith(f"Error: 1 finding in {backup}, {cause}.\n")
+    assert result.exit_code == 1
+    missing = rf"acme/clock: version 1\.0\.0: its bundle \w+ of \d+ bytes is not in {directory}\."
+    assert re.fullmatch(missing, result.stderr.splitlines()[0])
+    backup, cause = newest(directory, ".db"), f"and there is no file of pack --dir in {directory}"
+    assert result.stderr.endswith(f"Error: 1 problem in {backup}, {cause}.\n")
 
 
 @pytest.mark.parametrize("suffix", [".db", ".pack"])
@@ -95,14 +95,14 @@ def test_a_pack_whose_catalog_was_changed_is_named(app: Flask, directory: Path) 
     assert result.exit_code == 1
 
 
-def test_a_backup_with_wrong_rows_is_a_finding(app: Flask, directory: Path) -> None:
+def test_a_backup_with_wrong_rows_is_a_problem(app: Flask, directory: Path) -> None:
     path = newest(directory, ".db")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE version SET bundle_url = 'nowhere'")
     result = run(app, "drill")
-    finding = "acme/clock: version 1.0.0: bundleUrl must be an absolute http or https URL"
-    assert (result.exit_code, result.stderr.startswith(finding)) == (1, True)
-    assert result.stderr.endswith(f"Error: 1 finding in {path}.\n")
+    problem = "acme/clock: version 1.0.0: bundleUrl must be an absolute http or https URL"
+    assert (result.exit_code, result.stderr.startswith(problem)) == (1, True)
+    assert result.stderr.endswith(f"Error: 1 problem in {path}.\n")
 
 
 def test_without_a_backup_or_a_directory_it_says_so(
@@ -111,7 +111,18 @@ def test_without_a_backup_or_a_directory_it_says_so(
     result = run(app_with(), "drill", "--dir", tmp_path)
     assert (result.exit_code, result.stderr) == (
         1,
-        f"Error: {tmp_path} has no file of backup --dir.\n",
+        f"Error: No backups found in {tmp_path}.\n",
     )
     result = run(app_with(), "drill")
-    assert (result.exit_code, "Give --dir, or set CATALOG_BACKUPS." in result.stderr) == (2, True)
+    assert (result.exit_code, "Specify --dir, or set CATALOG_BACKUPS." in result.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_the_current_directory_can_be_named(
+    directory: Path, app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory)
+    result = run(app, "drill", "--dir", ".")
+    assert (result.exit_code, "is in order" in result.stderr) == (0, True)

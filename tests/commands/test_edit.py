@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from builders import Json, document, version
-from conftest import error_message, exported, run, run_line, start_command
+from conftest import error_message, exported, run, run_line, start_command, usage_message
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -73,7 +73,7 @@ def yanked(app: Flask) -> set[str]:
 def test_yank_and_unyank_move_the_latest_version(app: Flask) -> None:
     for number, then in [("1.1.0", "2.0.0"), ("2.0.0", "2.0.0-rc.1")]:
         status = status_lines(app, f"yank acme/clock@{number}")
-        assert status == [f"Yanked acme/clock@{number}.", f"{LATEST} {then}."]
+        assert status[:2] == [f"Yanked acme/clock@{number}.", f"{LATEST} {then}."]
         assert get(app, DETAIL)["latestVersion"] == then
     status = status_lines(app, "unyank acme/clock@1.1.0")
     assert status == ["Unyanked acme/clock@1.1.0.", f"{LATEST} 1.1.0."]
@@ -96,7 +96,7 @@ RANGES = {
 def test_versions_and_ranges_are_deprecated_and_yanked(
     app: Flask, targets: str, numbers: set[str]
 ) -> None:
-    status = status_lines(app, f"deprecate {targets} 'Please update.'")
+    status = status_lines(app, f"deprecate {targets} --message 'Please update.'")
     assert sorted(status) == sorted(f"Deprecated acme/clock@{number}." for number in numbers)
     assert field(app, "deprecationMessage") == {
         number: "Please update." if number in numbers else None for number in reversed(NUMBERS)
@@ -110,6 +110,21 @@ def test_versions_and_ranges_are_deprecated_and_yanked(
     assert yanked(app) == set()
 
 
+def test_a_prerelease_that_becomes_the_latest_version_is_named(app: Flask) -> None:
+    line = "yank acme/clock@1.1.0 acme/clock@2.0.0"
+    assert status_lines(app, f"{line} --dry-run")[-2:] == [
+        "The latest version of acme/clock would be 2.0.0-rc.1.",
+        "It is a prerelease; clients that send stable=true would get 1.0.0+b.",
+    ]
+    stable = "It is a prerelease; clients that send stable=true get"
+    assert status_lines(app, line)[-2:] == [f"{LATEST} 2.0.0-rc.1.", f"{stable} 1.0.0+b."]
+    # Its latest version stays the same.
+    assert status_lines(app, "yank acme/clock@1.0.0") == ["Yanked acme/clock@1.0.0."]
+    status_lines(app, "unyank acme/clock@2.0.0")
+    status_lines(app, "yank acme/clock@1.0.0+b")
+    assert status_lines(app, "delete acme/clock@2.0.0 --yes")[-1] == f"{stable} no version."
+
+
 DRY_RUNS = {
     "yank acme/clock@1.1.0 acme/clock@1.0.0": [
         "Would yank acme/clock@1.1.0.",
@@ -121,7 +136,7 @@ DRY_RUNS = {
         "Would unyank acme/clock@1.0.0.",
         "acme/clock@2.0.0 is not yanked.",
     ],
-    "deprecate acme/clock@1.1.0 acme/clock@2.0.0 Old.": [
+    "deprecate acme/clock@1.1.0 acme/clock@2.0.0 --message Old.": [
         "Would deprecate acme/clock@1.1.0.",
         "acme/clock@2.0.0 already has this warning.",
     ],
@@ -137,13 +152,13 @@ def test_dry_run_prints_what_would_change_and_changes_nothing(
     app: Flask, line: str, status: list[str]
 ) -> None:
     status_lines(app, "yank acme/clock@1.0.0")
-    status_lines(app, "deprecate acme/clock@2.0.0 Old.")
+    status_lines(app, "deprecate acme/clock@2.0.0 --message Old.")
     before = documents(app)
     assert status_lines(app, f"{line} --dry-run") == status
     assert documents(app) == before
 
 
-UNDONE_BY = {"yank {}": "unyank {}", "deprecate {} Old.": "undeprecate {}"}
+UNDONE_BY = {"yank {}": "unyank {}", "deprecate {} --message Old.": "undeprecate {}"}
 
 
 @pytest.mark.parametrize(("line", "undo"), UNDONE_BY.items(), ids=UNDONE_BY)
@@ -181,13 +196,13 @@ def test_delete_does_not_ask_about_what_is_missing(app: Flask) -> None:
 REPEATED = {
     "yank acme/clock@1.1.0 --reason Bad": "acme/clock@1.1.0 is already yanked.",
     "unyank acme/clock@1.1.0": "acme/clock@1.1.0 is not yanked.",
-    "deprecate acme/clock@1.1.0 Old": "acme/clock@1.1.0 already has this warning.",
+    "deprecate acme/clock@1.1.0 --message Old": "acme/clock@1.1.0 already has this warning.",
     "undeprecate acme/clock@1.1.0": "acme/clock@1.1.0 has no warning.",
     "unlist acme/clock": "acme/clock is unlisted already.",
     "relist acme/clock": "acme/clock is listed already.",
     "official acme/clock": "acme/clock is official already.",
     "official --off acme/clock": "acme/clock is not official already.",
-    "describe acme/clock --icon x": "acme/clock is already described like this.",
+    "describe acme/clock --icon x": "Nothing to change.",
 }
 
 
@@ -199,7 +214,13 @@ def test_repeated_command_prints_so_and_changes_nothing(app: Flask, line: str, s
     assert documents(app) == before
 
 
-VERSION_COMMANDS = ["yank {}", "unyank {}", "deprecate {} Old", "undeprecate {}", "delete {} --yes"]
+VERSION_COMMANDS = [
+    "yank {}",
+    "unyank {}",
+    "deprecate {} --message Old",
+    "undeprecate {}",
+    "delete {} --yes",
+]
 WIDGET_COMMANDS = [
     "unlist {}",
     "relist {}",
@@ -223,25 +244,60 @@ def test_missing_version_is_an_error_that_names_it(app: Flask, line: str) -> Non
 
 
 ERRORS = {
-    "deprecate 'acme/clock@>2.0.0' x": "There is no version acme/clock@>2.0.0.",
+    "deprecate 'acme/clock@>2.0.0' --message x": "There is no version acme/clock@>2.0.0.",
     "undeprecate acme/notes@*": "There is no version acme/notes@*.",
-    "deprecate acme/clock@* acme/clock@9.0.0 x": "There is no version acme/clock@9.0.0.",
-    "deprecate acme/clock@soon x": "'soon' is neither a version nor a range of versions.",
-    "deprecate acme/clock@* ''": (
-        "The message is empty; widget-catalog undeprecate removes a warning."
-    ),
+    "deprecate acme/clock@* acme/clock@9.0.0 --message x": "There is no version acme/clock@9.0.0.",
     "yank 'acme/clock@>2.0.0'": "There is no version acme/clock@>2.0.0.",
     "yank acme/clock@1.1.0 acme/clock@9.0.0": "There is no version acme/clock@9.0.0.",
-    "unyank acme/clock@soon": "'soon' is neither a version nor a range of versions.",
-    "delete acme/clock@1.x --yes": "'1.x' is not a version such as 1.4.0.",
-    "delete acme/clock@ --yes": "'' is not a version such as 1.4.0.",
-    "describe acme/clock --display-name '' --icon x": "The display name must not be empty.",
 }
 
 
 @pytest.mark.parametrize(("line", "message"), ERRORS.items(), ids=ERRORS)
-def test_invalid_target_or_value_changes_nothing(app: Flask, line: str, message: str) -> None:
+def test_missing_target_changes_nothing(app: Flask, line: str, message: str) -> None:
     assert failure(app, line) == message
+
+
+NEITHER = "is neither a version nor a range of versions."
+WRONG_USAGE = {
+    "yank acme/clock@": f"is not of the form scope/name@version: '' {NEITHER}",
+    "unyank acme/clock@soon": f"is not of the form scope/name@version: 'soon' {NEITHER}",
+    "deprecate acme/clock@soon --message x": f"'soon' {NEITHER}",
+    "deprecate acme/clock@* --message ''": (
+        "The message is empty. To remove a warning, use undeprecate."
+    ),
+    "deprecate acme/clock@1.0.0 --replaced-by acme/clock": (
+        "acme/clock cannot be replaced by itself."
+    ),
+    "show acme": "'acme' is not of the form scope/name or scope/name@version.",
+    "show acme/clock@": f"'' {NEITHER}",
+    "show acme/clock@soon": f"'soon' {NEITHER}",
+    "delete acme/clock@1.x --yes": "'1.x' is not a version such as 1.4.0.",
+    "delete acme/clock@ --yes": "'' is not a version such as 1.4.0.",
+    "describe acme/clock --display-name '' --icon x": "The display name must not be empty.",
+    "check --server https://widgets.example": "check does not support --server.",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG_USAGE.items(), ids=WRONG_USAGE)
+def test_wrong_usage_exits_with_status_2_and_changes_nothing(
+    app: Flask, line: str, message: str
+) -> None:
+    before = exported(app)
+    assert usage_message(run_line(app, line)).endswith(message)
+    assert exported(app) == before
+
+
+def test_another_reason_or_warning_is_an_update(app: Flask) -> None:
+    status_lines(app, "yank acme/clock@1.1.0 --reason Slow")
+    status_lines(app, "deprecate acme/clock@2.0.0 --message First")
+    would = status_lines(app, "yank acme/clock@1.1.0 --reason Broken --dry-run")
+    assert would == ["Would update the reason of acme/clock@1.1.0."]
+    updated = status_lines(app, "yank acme/clock@1.1.0 --reason Broken")
+    assert updated == ["Updated the reason of acme/clock@1.1.0."]
+    assert status_lines(app, "deprecate acme/clock@2.0.0 --message Second") == [
+        "Updated the warning of acme/clock@2.0.0."
+    ]
+    assert status_lines(app, "unyank acme/clock@1.1.0")[0] == "Unyanked acme/clock@1.1.0."
 
 
 @pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock", "acme/a@"])
@@ -316,19 +372,16 @@ def test_describe_keeps_a_change_made_while_it_waits(app: Flask) -> None:
 
 
 USAGE_ERRORS = {
-    "deprecate acme/clock@1.0.0": "The MESSAGE is missing at the end.",
-    "deprecate acme/clock@1.0.0 acme/clock@1.1.0": "The MESSAGE is missing at the end.",
-    "deprecate acme/clock@1.0.0 acme/clock@1.x": "The MESSAGE is missing at the end.",
-    "deprecate acme/clock@*": "The MESSAGE is missing at the end.",
-    "deprecate acme/clock": "The MESSAGE is missing at the end.",
-    "deprecate 'Please update.'": "The VERSION is missing before the MESSAGE.",
-    "deprecate": "Give a VERSION and a MESSAGE.",
-    "deprecate acme/clock Old.": "Invalid value for 'VERSION...': 'acme/clock' is not of the form "
-    "scope/name@version; for all releases, use acme/clock@*.",
+    "deprecate acme/clock@1.0.0": "Specify --message, --replaced-by or both.",
+    "deprecate --message Old.": "Missing argument 'VERSION...'.",
+    "deprecate acme/clock@1.0.0 Old.": "Invalid value for 'VERSION...': 'Old.' is not of the form "
+    "scope/name@version.",
+    "deprecate acme/clock --message Old.": "Invalid value for 'VERSION...': 'acme/clock' is not of "
+    "the form scope/name@version; for all releases, use acme/clock@*.",
     "yank acme/clock": "Invalid value for 'VERSION...': 'acme/clock' is not of the form "
     "scope/name@version; for all releases, use acme/clock@*.",
     "yank clock": "Invalid value for 'VERSION...': 'clock' is not of the form scope/name@version.",
-    "describe acme/clock": "Give an option that says what to change.",
+    "describe acme/clock": "Specify at least one option.",
     **{
         f"{command} {name}": f"Invalid value for 'WIDGET': '{name}' is not of the form scope/name."
         for command in ("unlist", "relist", "official")
@@ -347,17 +400,18 @@ def test_wrong_usage_says_what_is_missing(app: Flask, line: str, message: str) -
 
 @pytest.mark.parametrize("message", ["Use acme/clock@2.0.0", "N/A", "and/or", "Mail a@1.0.0"])
 def test_message_may_mention_a_version(app: Flask, message: str) -> None:
-    status_lines(app, f"deprecate acme/clock@1.0.0 '{message}'")
+    status_lines(app, f"deprecate acme/clock@1.0.0 --message '{message}'")
     assert field(app, "deprecationMessage")["1.0.0"] == message
 
 
 def test_a_warning_that_makes_a_widget_too_large_is_refused(app_with: AppWith) -> None:
-    versions = [version(f"1.{number}.0") for number in range(1_700)]
+    notes = "x" * 5_700
+    versions = [version(f"1.{number}.0", releaseNotes=notes) for number in range(1_700)]
     app = app_with(document("acme/clock", *versions))
-    message = error_message(run(app, "deprecate", "acme/clock@*", "x" * 10_000))
+    message = error_message(run(app, "deprecate", "acme/clock@*", "--message", "x" * 4_000))
     assert message.startswith("acme/clock is too large, with 1700 versions of 17")
     assert message.endswith("; a widget may have 10000 versions of 16777216 bytes.")
-    assert run(app, "deprecate", "acme/clock@1.1.0", "x" * 10_000).exit_code == 0
+    assert run(app, "deprecate", "acme/clock@1.1.0", "--message", "x" * 10_000).exit_code == 0
 
 
 def test_many_ranges_of_a_widget_with_many_versions_are_refused(app_with: AppWith) -> None:

@@ -183,7 +183,6 @@ def test_widgets_are_ordered_by_scope_and_name(app_with: AppWith) -> None:
 
 def test_file_and_standard_output_have_the_same_content(app_with: AppWith, tmp_path: Path) -> None:
     app, file = app_with(*AWKWARD[:20]), tmp_path / "out.jsonl"
-    file.write_bytes(b"x" * 1_000_000)
     result = run(app, "export", file)
     assert (result.exit_code, result.stdout) == (0, "")
     assert file.read_bytes() == exported(app) == run(app, "export", "-").stdout_bytes
@@ -255,3 +254,100 @@ def test_export_to_the_database_file_is_an_error(app_with: AppWith) -> None:
     path = app.config["DATABASE"]
     assert error_message(run(app, "export", path)) == f"{path} is the catalog itself."
     assert exported(app).count(b"\n") == 1
+
+
+# The commands that write a file, each with the first bytes of the file.
+WRITERS = {"export": b'{"widget"', "pack": b"SHA256SUMS", "backup": b"SQLite format 3"}
+
+
+@pytest.mark.parametrize(("command", "begin"), WRITERS.items(), ids=WRITERS)
+def test_an_existing_file_is_replaced_by_one_that_only_its_owner_may_read(
+    app_with: AppWith, tmp_path: Path, command: str, begin: bytes
+) -> None:
+    app, file, other = app_with(document()), tmp_path / "out", tmp_path / "other-name"
+    assert run(app, command, file).exit_code == 0
+    earlier = file.read_bytes()
+    file.chmod(0o666)
+    os.link(file, other)
+    run(app, "unlist", "acme/clock")
+    assert run(app, command, file).exit_code == 0
+    assert (stat.S_IMODE(file.stat().st_mode), file.read_bytes()[: len(begin)]) == (0o600, begin)
+    assert (other.read_bytes() == earlier, file.read_bytes() == earlier) == (True, False)
+
+
+KINDS = {"export": "an export", "pack": "a pack", "backup": "a backup"}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("kind", ["text", *WRITERS])
+def test_a_file_of_another_kind_is_replaced_with_force_only(
+    app_with: AppWith, tmp_path: Path, command: str, kind: str
+) -> None:
+    app, file = app_with(document()), tmp_path / "out"
+    if kind == "text":
+        file.write_text("My notes.\n")
+    else:
+        assert run(app, kind, file).exit_code == 0
+    before = file.read_bytes()
+    result = run(app, command, file)
+    if kind == command:
+        assert result.exit_code == 0
+    else:
+        expected = f"{file} exists and is not {KINDS[command]}. To replace it, use --force."
+        assert (error_message(result), file.read_bytes()) == (expected, before)
+    assert run(app, command, file, "--force").exit_code == 0
+    assert file.read_bytes().startswith(WRITERS[command])
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_an_empty_file_is_replaced(app_with: AppWith, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "out"
+    file.touch()
+    assert run(app_with(document()), command, file).exit_code == 0
+    assert file.read_bytes().startswith(WRITERS[command])
+
+
+def test_an_sqlite_file_of_another_program_is_not_a_backup(
+    app_with: AppWith, tmp_path: Path
+) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE note (text TEXT)")
+    before = file.read_bytes()
+    message = error_message(run(app_with(document()), "backup", file))
+    assert message == f"{file} exists and is not a backup. To replace it, use --force."
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(("command", "begin"), WRITERS.items(), ids=WRITERS)
+def test_a_link_is_replaced_and_the_file_behind_it_is_unchanged(
+    app_with: AppWith, tmp_path: Path, command: str, begin: bytes
+) -> None:
+    app, behind, dangling = app_with(document()), tmp_path / "behind", tmp_path / "dangling"
+    behind.write_bytes(b"of another user")
+    for link, target in ((tmp_path / "link", behind), (tmp_path / "second", dangling)):
+        link.symlink_to(target)
+        assert run(app, command, link, "--force").exit_code == 0
+        assert (link.is_symlink(), link.read_bytes()[: len(begin)]) == (False, begin)
+        assert stat.S_IMODE(link.stat().st_mode) == 0o600
+    assert (behind.read_bytes(), dangling.exists()) == (b"of another user", False)
+
+
+@pytest.mark.parametrize("command", ["export", "pack"])
+def test_a_link_to_a_device_is_written_directly(
+    app_with: AppWith, tmp_path: Path, command: str
+) -> None:
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+    assert run(app_with(document()), command, link).exit_code == 0
+    assert (link.is_symlink(), Path("/dev/null").is_char_device()) == (True, True)
+
+
+def test_a_descriptor_by_its_name_is_written_directly(app_with: AppWith, tmp_path: Path) -> None:
+    # /dev/stdout is a link like this one, to a file where standard output is redirected.
+    app, file = app_with(document()), tmp_path / "out.jsonl"
+    expected = exported(app)
+    with file.open("wb") as output:
+        number = file.stat().st_ino
+        assert run(app, "export", f"/proc/self/fd/{output.fileno()}").exit_code == 0
+    assert (file.read_bytes(), file.stat().st_ino) == (expected, number)

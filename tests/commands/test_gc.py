@@ -22,7 +22,7 @@ PATH = "/api/v1/widgets/acme/clock/2.0.0/bundle.js"
 
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
-    """Two versions, one of them yanked, and one of an unlisted widget, all with held bundles."""
+    """Two versions, one of them yanked, and one of an unlisted widget, all with stored bundles."""
     app = app_with(
         document("acme/clock", bundled("1.0.0", OLD, yanked=True), bundled("2.0.0", NEW)),
         document("acme/notes", bundled("1.0.0", HIDDEN), listed=False),
@@ -90,28 +90,10 @@ def test_dry_run_removes_nothing(app: Flask) -> None:
     (directory(app) / STRAY).write_bytes(b"12345")
     app.extensions["bundles"].remove(HASHES[NEW])
     before = names(app)
-    result = run(app, "gc", "--release", "--dry-run")
-    assert result.stderr.splitlines() == [
-        "Would remove 1 bundle of 5 bytes that no version uses.",
-        f"Would release 1 version whose bundle is not in {directory(app)}.",
-    ]
+    result = run(app, "gc", "--dry-run")
+    assert result.stderr == "Would remove 1 bundle of 5 bytes that no version uses.\n"
     assert names(app) == before
     assert bundle_url(app) == f"http://localhost{PATH}"
-
-
-def test_release_gives_a_version_without_its_bundle_its_original_url(
-    app: Flask,
-) -> None:
-    app.extensions["bundles"].remove(HASHES[NEW])
-    run(app, "gc")
-    assert bundle_url(app) == f"http://localhost{PATH}"
-    result = run(app, "gc", "--release")
-    assert result.stderr.splitlines() == [
-        "Removed 0 bundles of 0 bytes that no version uses.",
-        f"Released 1 version whose bundle is not in {directory(app)}.",
-    ]
-    assert bundle_url(app) == "https://cdn.example.com/bundles/2.0.0.js"
-    assert run(app, "check").exit_code == 0
 
 
 def test_bundles_of_the_last_widgets_are_removed(app: Flask) -> None:

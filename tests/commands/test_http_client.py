@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from ports import free_port
 
 from catalog.__main__ import cli
-from catalog.token_text import generate_token
+from catalog.domain.token_text import generate_token
 
 SEARCH = "/api/v1/widgets/search"
 CLI_VERSION = "/api/widgets/cli-version"
@@ -23,7 +23,7 @@ CLI_VERSION = "/api/widgets/cli-version"
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.remote.service.BACKOFF", 0)
+    monkeypatch.setattr("catalog.remote.service.READ_WAITS", (0, 0, 0))
 
 
 def run_remotely(url: str, *arguments: str) -> Result:
@@ -38,14 +38,14 @@ def error_of(result: Result) -> str:
 
 @contextmanager
 def responding(
-    bodies: dict[str, bytes], *, missing: bytes = b"{}", **headers: str
+    bodies: dict[str, bytes], *, missing: bytes = b"{}", status: int = 404, **headers: str
 ) -> Iterator[str]:
     """Serve these bodies by path, and another one with 404 elsewhere; yield the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = bodies.get(self.path.partition("?")[0])
-            self.send_response(404 if body is None else 200)
+            self.send_response(status if body is None else 200)
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
             self.end_headers()
@@ -138,11 +138,11 @@ def test_a_refused_port_is_tried_for_four_seconds_by_a_read(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
-    monkeypatch.setattr("catalog.remote.service.BACKOFF", 1)
+    monkeypatch.setattr("catalog.remote.service.READ_WAITS", (0, 2, 2))
     url = f"http://127.0.0.1:{free_port()}"
     result = run_remotely(url, "list")
     assert result.stderr.splitlines() == [
-        f"{url} did not respond; trying again for 4 seconds.",
+        f"{url} did not respond; retrying for 4 seconds.",
         f"Error: {url} cannot be reached: Connection refused; is the service running?",
     ]
     assert [wait for wait in waits if wait] == [2, 2]
@@ -230,6 +230,12 @@ def test_health_checks_the_body(body: bytes) -> None:
     with responding({"/api/health": body}) as url:
         message = error_of(CliRunner().invoke(cli, ["health", url]))
     assert message == f"{url} responded 200 to /api/health, but not as a widget catalog does."
+
+
+def test_a_time_that_no_clock_will_show_is_no_wait() -> None:
+    far = "Mon, 01 Jan 999999999999 00:00:00 GMT"
+    with responding({}, missing=b"{}", Retry_After=far, status=503) as url:
+        assert error_of(run_remotely(url, "list")) == f"{url} responded 503. {ADVICE}"
 
 
 @pytest.mark.parametrize("status", [429, 503])

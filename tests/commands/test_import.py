@@ -13,6 +13,7 @@ from conftest import error_message, exported, run
 from flask import Flask
 
 from app import create_app
+from catalog.files.checked_documents import BATCH_SIZE
 
 AppWith = Callable[..., Flask]
 BOM = b"\xef\xbb\xbf"
@@ -104,8 +105,7 @@ def test_invalid_file_changes_nothing_and_reports_every_place(
 def test_invalid_line_after_several_parts_changes_nothing(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", version()))
     before = documents(app)
-    app.extensions["database"].part_size = 2
-    valid = [document(path) for path in ("acme/clock", "acme/a", "acme/b", "acme/c")]
+    valid = [document("acme/clock"), *(document(f"acme/w{n}") for n in range(2 * BATCH_SIZE))]
     result = import_(app, lines(*valid) + b"{}\n")
     assert (result.exit_code, documents(app)) == (1, before)
 

@@ -8,14 +8,29 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import DEMO, ROOT, Limits, error_message, exported, run, start_command
+from conftest import (
+    DEMO,
+    ROOT,
+    Limits,
+    Server,
+    create_catalog,
+    error_message,
+    exported,
+    run,
+    start_command,
+)
 from flask import Flask
 
-from catalog.store.connection.database import Database
+from app import create_app
+from catalog.domain.documents import check_document
+from catalog.files.checked_documents import check_files
+from catalog.store.connection.transaction import Actor
+from catalog.store.write.imports import import_documents
 
 AppWith = Callable[..., Flask]
 
@@ -119,7 +134,7 @@ def test_prune_removes_widgets_and_versions_that_the_file_lacks(app_with: AppWit
     others = [document("acme/old", version()), document("lab/clock", listed=False)]
     app = app_with(CLOCK, NOTES, *others)
     clock = document("acme/clock", version("2.0.0"))
-    assert import_(app, clock, NOTES, "--prune") == [
+    assert import_(app, clock, NOTES, "--prune", "--yes") == [
         "Imported 2 widgets and 2 versions: 0 added, 1 changed, 1 unchanged.",
         "Removed 2 widgets and 1 version of the others.",
     ]
@@ -135,7 +150,7 @@ def test_prune_keeps_the_widgets_of_all_files(app_with: AppWith, tmp_path: Path)
     paths: list[Path] = []
     for each in (CLOCK, NOTES):
         paths.append(write_file(app, each).rename(tmp_path / f"{len(paths)}.jsonl"))
-    assert run(app, "import", "--prune", *paths).stderr.splitlines() == [
+    assert run(app, "import", "--prune", "--yes", *paths).stderr.splitlines() == [
         "Imported 2 widgets and 3 versions: 0 added, 0 changed, 2 unchanged.",
         "Removed 1 widget and 0 versions of the others.",
     ]
@@ -144,7 +159,7 @@ def test_prune_keeps_the_widgets_of_all_files(app_with: AppWith, tmp_path: Path)
 
 def test_prune_that_only_removes_widgets_is_recorded_as_an_import(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES)
-    import_(app, CLOCK, "--prune")
+    import_(app, CLOCK, "--prune", "--yes")
     entries = json.loads(run(app, "log", "--json").stdout)
     summaries = [each for each in entries if each["action"] == "import" and not each["scope"]]
     assert [each["after"] for each in summaries] == [{"widgets": 1, "versions": 2}]
@@ -154,7 +169,7 @@ def test_prune_with_an_empty_file_is_an_error(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES)
     before = exported(app)
     result = run(app, "import", "--prune", write_file(app))
-    message = "The files hold no widget; --prune would remove the whole catalog."
+    message = "The files contain no widget; --prune would remove the whole catalog."
     assert error_message(result) == message
     assert exported(app) == before
 
@@ -162,12 +177,12 @@ def test_prune_with_an_empty_file_is_an_error(app_with: AppWith) -> None:
 @pytest.mark.parametrize("similar", ["acme/Clock", "acme/clóck", "acme/cloc", "clock/acme"])
 def test_prune_removes_widgets_with_similar_names(app_with: AppWith, similar: str) -> None:
     app = app_with(document(similar))
-    printed = import_(app, CLOCK, "--prune")
+    printed = import_(app, CLOCK, "--prune", "--yes")
     assert printed[1] == "Removed 1 widget and 0 versions of the others."
     assert list(versions_by_widget(app)) == ["acme/clock"]
 
 
-@pytest.mark.parametrize("options", [[], ["--prune"]], ids=["plain", "prune"])
+@pytest.mark.parametrize("options", [[], ["--prune", "--yes"]], ids=["plain", "prune"])
 def test_dry_run_prints_the_same_and_changes_nothing(app_with: AppWith, options: list[str]) -> None:
     app = app_with(CLOCK, NOTES, document("lab/old"))
     changes = [document("acme/clock", version("3.0.0")), NOTES, document("lab/new", version())]
@@ -210,7 +225,7 @@ def run_until_killed(database: Path, *arguments: object, max_file_bytes: int) ->
     assert process.returncode == -signal.SIGXFSZ, process.stderr
 
 
-def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
+def test_import_that_is_killed_while_it_validates_changes_nothing(app_with: AppWith) -> None:
     app = app_with(CLOCK, *(document(f"big/w{n}", version(), createdAt=AT) for n in range(9)))
     before = exported(app)
     app.extensions["database"].close()
@@ -218,7 +233,8 @@ def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
     many = [document(f"big/w{n}", version(**notes), icon="new") for n in range(3000)]
     file, path = write_file(app, *many), Path(app.config["DATABASE"])
 
-    run_until_killed(path, "import", "--prune", file, max_file_bytes=500_000)
+    # The documents that were validated are in a temporary file, which exceeds the limit first.
+    run_until_killed(path, "import", "--prune", "--yes", file, max_file_bytes=500_000)
 
     assert exported(app) == before
     assert run(app, "check").stderr == f"{path} is in order.\n"
@@ -227,36 +243,162 @@ def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
     ]
 
 
-KILLED_BY_A_WARNING = """
-import click, os, signal
-echo = click.echo
-def kill(message, *arguments, **options):
-    if str(message).startswith("Warning: acme/w4: "):
-        os.kill(os.getpid(), signal.SIGKILL)
-    echo(message, *arguments, **options)
-click.echo = kill
+# The process kills itself when it would write the third batch of documents.
+KILLED_IN_THE_THIRD_BATCH = """
+import os, signal
+from catalog.files.checked_documents import CheckedFiles
+batches = CheckedFiles.batches
+def killed(checked, paths):
+    for number, batch in enumerate(batches(checked, paths)):
+        if len(paths) > 2 and number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+CheckedFiles.batches = killed
 """
 
 
-def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
+def test_killed_import_leaves_complete_widgets_and_completes_when_it_runs_again(
     app_with: AppWith, limits: Limits
 ) -> None:
-    app = app_with(CLOCK)
-    before = exported(app)
+    app = app_with(CLOCK, document("lab/old", version()))
     app.extensions["database"].close()
-    parts_of_two = f"from {Database.__module__} import Database\nDatabase.part_size = 2\n"
-    # The warning of the third part is printed before that one is written.
-    warned = document("acme/w4", version(sdkVersion="any, please"))
-    many = [*(document(f"acme/w{n}") for n in range(4)), warned, document("acme/w5")]
+    many = [document(f"acme/w{n:03}", version(), version("2.0.0")) for n in range(250)]
+    file = write_file(app, *many)
     process = start_command(
         app.config["DATABASE"],
-        *("import", write_file(app, *many)),
-        settings=limits.run(parts_of_two + KILLED_BY_A_WARNING),
+        *("import", file),
+        settings=limits.run(KILLED_IN_THE_THIRD_BATCH),
         cwd=ROOT,
     )
     assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == -signal.SIGKILL
+    both = ["2.0.0", "1.0.0"]
+    written = {f"acme/w{n:03}": both for n in range(200)}
+    stored = {"acme/clock": both, **written, "lab/old": ["1.0.0"]}
+    assert {path: sorted(each)[::-1] for path, each in versions_by_widget(app).items()} == stored
+    entries = json.loads(run(app, "log", "--json").stdout)
+    assert [each["after"] for each in entries] == [{"widgets": 250, "versions": 500}]
+
+    assert import_(app, *many, "--prune", "--yes") == [
+        "Imported 250 widgets and 500 versions: 50 added, 0 changed, 200 unchanged.",
+        "Removed 2 widgets and 0 versions of the others.",
+    ]
+    assert list(versions_by_widget(app)) == [f"acme/w{n:03}" for n in range(250)]
+    assert run(app, "check").exit_code == 0
+
+
+def test_killed_import_with_prune_has_removed_nothing(app_with: AppWith, limits: Limits) -> None:
+    app = app_with(CLOCK, document("lab/old", version()))
+    app.extensions["database"].close()
+    # acme/clock, in the first batch, lacks a version.
+    many = [document("acme/clock", version()), *(document(f"acme/w{n}") for n in range(250))]
+    process = start_command(
+        app.config["DATABASE"],
+        *("import", "--prune", "--yes", write_file(app, *many)),
+        settings=limits.run(KILLED_IN_THE_THIRD_BATCH),
+        cwd=ROOT,
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    versions = versions_by_widget(app)
+    assert sorted(versions["acme/clock"]) == ["1.0.0", "2.0.0"]
+    assert versions["lab/old"] == ["1.0.0"]
+
+
+def test_prune_without_a_terminal_needs_yes(app_with: AppWith) -> None:
+    app = app_with(CLOCK, NOTES, document("lab/old", version()))
+    before = exported(app)
+    result = run(app, "import", "--prune", write_file(app, document("acme/clock", version())))
+    assert error_message(result) == (
+        "The files lack 2 widgets and 1 version of other widgets. Remove them? Standard input is "
+        "not a terminal; use --yes to confirm."
+    )
     assert exported(app) == before
+
+
+def test_prune_that_removes_nothing_does_not_ask(app_with: AppWith) -> None:
+    app = app_with(CLOCK)
+    assert import_(app, CLOCK, NOTES, "--prune") == [
+        "Imported 2 widgets and 3 versions: 1 added, 0 changed, 1 unchanged.",
+        "Removed 0 widgets and 0 versions of the others.",
+    ]
+
+
+def download_count(app: Flask) -> int | None:
+    count: int | None = json.loads(exported(app).splitlines()[0])["widget"]["downloadCount"]
+    return count
+
+
+@pytest.mark.parametrize(
+    ("given", "after", "set_to"), [(6, 7, 6), (7, 7, 7), (8, 8, 8), (0, 7, 0), (None, 7, None)]
+)
+def test_count_of_a_file_lowers_a_counter_only_with_set_counts(
+    app_with: AppWith, given: int | None, after: int, set_to: int | None
+) -> None:
+    app = app_with(CLOCK)
+    changed = document("acme/clock", downloadCount=given)
+    import_(app, changed)
+    assert download_count(app) == after
+    import_(app, changed, "--set-counts")
+    assert download_count(app) == set_to
+
+
+def test_count_of_a_file_sets_a_counter_that_is_null(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", downloadCount=None))
+    import_(app, document("acme/clock", downloadCount=3))
+    assert download_count(app) == 3
+
+
+def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock"))
+    service = create_app({"DATABASE": app.config["DATABASE"]})
+    statuses: list[int] = []
+
+    def install(done: int, total: int) -> None:
+        statuses.append(service.test_client().post("/api/v1/widgets/acme/clock").status_code)
+
+    # Its own count is lower than the one that installs have reached.
+    many = [document(f"acme/w{n}") for n in range(250)]
+    many.append(document("acme/clock", downloadCount=1))
+    with write_file(app, *many).open("rb") as file, TemporaryFile() as spool:
+        checked = check_files([file], spool, check_document, lambda batch, size: None)
+        files = app.extensions["database"], app.extensions["bundles"]
+        import_documents(*files, Actor("local", "x"), checked, install)
+    service.extensions["database"].close()
+    assert statuses == [200, 200, 200]
+    assert download_count(app) == 3
+
+
+# The process prints a line when it writes the second batch of documents.
+PRINTS_THAT_IT_WRITES = """
+from catalog.files.checked_documents import CheckedFiles
+batches = CheckedFiles.batches
+def announced(checked, paths):
+    for number, batch in enumerate(batches(checked, paths)):
+        if number == 1:
+            print("writing", flush=True)
+        yield batch
+CheckedFiles.batches = announced
+"""
+
+
+def test_no_install_is_refused_beside_an_import_of_12000_widgets(
+    app_with: AppWith, tmp_path: Path, limits: Limits
+) -> None:
+    database = create_catalog(tmp_path / "served.db", document("acme/clock"))
+    file = tmp_path / "large.jsonl"
+    line = json.dumps(document("acme/w00000", version(), description="Shows the time. " * 20))
+    file.write_text("".join(f"{line.replace('w00000', f'w{n:05}')}\n" for n in range(12_000)))
+    with Server(database) as server:
+        settings = limits.run(PRINTS_THAT_IT_WRITES)
+        process = start_command(database, "import", file, settings=settings, cwd=ROOT)
+        assert process.stdout
+        assert process.stdout.readline() == "writing\n"
+        responses = [server.request("POST", "/api/v1/widgets/acme/clock") for _ in range(84)]
+        _, printed = process.communicate(timeout=300)
+    assert (process.returncode, "12000 added" in printed) == (0, True)
+    assert [response.status for response, _ in responses] == [200] * 84
+    assert download_count(app_with(DATABASE=database)) == 84
 
 
 @pytest.mark.parametrize("max_file_bytes", [0, 4096, 100_000])

@@ -11,7 +11,7 @@ from click.testing import Result
 from conftest import DEMO, putting
 
 from app import create_app
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 from catalog.store.connection.database import Database
 from catalog.store.schema.schema import SCHEMA_VERSION
 
@@ -75,7 +75,10 @@ def make_newer(path: Path) -> str:
     Database(path).create()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return f"has schema version 99, and this release reads versions 1 to {SCHEMA_VERSION}."
+    return (
+        f"has schema version 99, and this release reads versions 2 and {SCHEMA_VERSION}. "
+        "Run export with the release that wrote the file, and import with this one."
+    )
 
 
 def make_text(path: Path) -> str:

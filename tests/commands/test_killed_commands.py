@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, import_demo
 
 from app import create_app
-from catalog.atomic_files import atomic_replace, scratch_directory
+from catalog.system.atomic_files import atomic_replace, scratch_directory
 
 # Runs a command until its file is complete, but not yet renamed.
 KILLED = """
@@ -26,7 +26,7 @@ runpy.run_module("flask", run_name="__main__")
 REPLACE_SLOWLY = """
 import sys
 from pathlib import Path
-from catalog.atomic_files import atomic_replace
+from catalog.system.atomic_files import atomic_replace
 with atomic_replace(Path(sys.argv[1])) as new:
     new.write_text("complete")
     print("begun", flush=True)
@@ -124,13 +124,13 @@ def test_only_scratch_directories_are_removed(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([*others, link])
 
 
-def test_new_file_has_the_mode_of_the_replaced_one(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_the_new_file(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.touch()
     target.chmod(0o640)
     with atomic_replace(target) as new:
         new.write_text("new")
-    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o600)
 
 
 def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

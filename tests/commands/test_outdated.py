@@ -52,6 +52,60 @@ def test_table_has_every_version_that_is_not_current(app_with: AppWith, file: Pa
     assert result.stderr == "2 updates for 5 installed versions.\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "update"),
+    [
+        ("2025-02-01", None),
+        ("2025-02-02", "1.1.0"),
+        ("2025-02-01T00:00:00.001Z", "1.1.0"),
+        ("1h", "1.1.0"),
+        # More than a hundred years are not an age; a hundred are before every version.
+        ("36500d", None),
+    ],
+)
+def test_before_leaves_out_versions_that_are_too_new(
+    app_with: AppWith, before: str, update: str | None
+) -> None:
+    options = ("--sdk", "1.4.0", "--json", "--before", before)
+    result = run(app_with(CLOCK), "outdated", "-", *options, stdin="acme/clock@1.0.0")
+    assert result.exit_code == 0, result.stderr
+    (item,) = json.loads(result.stdout)
+    assert (item["update"] or {"version": None})["version"] == update
+    assert ("1.1.0 is too new" in item["reason"]) == (update is None)
+
+
+@pytest.mark.parametrize("before", ["", "7", "d", "36700d", "2025-13-01", "yesterday"])
+def test_before_that_is_neither_an_age_nor_a_date_is_wrong_usage(
+    app_with: AppWith, before: str
+) -> None:
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", "--before", before, stdin="")
+    assert result.exit_code == 2
+    assert "an age such as 7d or 12h, or a date such as 2026-11-30" in result.stderr
+
+
+def test_before_is_for_a_service_too(mirror_app: Flask, tmp_path: Path) -> None:
+    with Server(create_catalog(tmp_path / "served.db", CLOCK)) as server:
+        options = ("--sdk", "1.4.0", "--server", server.url, "--before", "2025-02-01")
+        result = run(mirror_app, "outdated", "-", *options, stdin="acme/clock@1.0.0")
+    assert result.stderr == "0 updates for 1 installed version.\n"
+
+
+def test_a_service_that_ignores_before_is_an_error(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    item = {
+        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "update"},
+        **{"update": {"version": "1.1.0", "publishedAt": "2025-02-01T00:00:00.000Z"}},
+        **{"yanked": False, "yankedReason": None, "deprecationMessage": None},
+        "reason": "1.1.0 is newer.",
+    }
+    upstream.fail("/api/v1/widgets/updates", body(json.dumps({"updates": [item]}).encode()))
+    options = ("--sdk", "1.4.0", "--server", upstream.url, "--before", "2025-02-01")
+    result = run(mirror_app, "outdated", "-", *options, stdin="acme/clock@1.0.0")
+    message = "The service ignores --before: its release is older than 1.1.0."
+    assert error_message(result) == message
+
+
 @pytest.mark.parametrize("sdk", ["1.4", "v1.4.0", "v1.4"])
 def test_an_sdk_is_read_as_a_person_types_it(app_with: AppWith, file: Path, sdk: str) -> None:
     assert run(app_with(CLOCK), "outdated", file, "--sdk", sdk).stdout == TABLE
@@ -97,9 +151,9 @@ def test_invalid_line_is_an_error_with_its_number(app_with: AppWith, line: str) 
     assert message.endswith("' is not scope/name@version, such as acme/clock@1.0.0.")
 
 
-def test_a_json_lockfile_is_read_as_the_page_reads_it(app_with: AppWith) -> None:
-    lockfile = '{"widgets": {"acme/clock": "1.0.0", "acme/notes": "latest"}}'
-    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", "--json", stdin=lockfile)
+def test_a_json_list_is_read_as_the_page_reads_it(app_with: AppWith) -> None:
+    versions = '{"acme/clock": "1.0.0", "acme/notes": "latest"}'
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", "--json", stdin=versions)
     assert [each["update"]["version"] for each in json.loads(result.stdout)] == ["1.1.0"]
     ignored = "Ignored 1 entry without an exact version, such as 'acme/notes@latest'.\n"
     assert (result.exit_code, result.stderr) == (0, ignored)

@@ -21,6 +21,7 @@ from conftest import (
     exported,
     hold,
     run,
+    run_at_terminal,
     running,
     start_command,
 )
@@ -77,8 +78,8 @@ def app(app_with: AppWith) -> Flask:
 
 def fill(app: Flask) -> None:
     """Add the bundles and what a mirror has stored."""
-    hold(app, TICK, TOCK)
     record(app, MIRRORED)
+    hold(app, TICK, TOCK)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def read_files(app: Flask) -> dict[str, bytes]:
 
 
 def responses(app: Flask) -> dict[str, Any]:
-    """Return the export, and every page, detail, registry and held bundle of a catalog."""
+    """Return the export, and every page, detail, registry and stored bundle of a catalog."""
     client = app.test_client()
     paths = [f"/api/v1/widgets/search?limit=3&page={page}" for page in range(1, 15)]
     paths += ["/api/v1/widgets/search?q=clock&compatSdk=1.0.0", "/api/stats"]
@@ -161,7 +162,7 @@ def test_unpacked_catalog_gives_the_same_responses(
     result = run(other, "unpack", tmp_path / "all.pack")
     path = other.config["DATABASE"]
     assert (result.exit_code, result.stdout) == (0, "")
-    unpacked = f"Unpacked 4 widgets and 5 versions into {path}, with 2 bundles.\n"
+    unpacked = f"Unpacked 4 widgets and 5 versions into {path}, with 2 bundles and pictures.\n"
     assert result.stderr == f"{ELSEWHERE}{unpacked}"
     assert responses(other) == responses(app)
     assert "/api/v1/widgets/acme/clock/2.0.0%2Ba/bundle.js" in responses(other)
@@ -179,13 +180,27 @@ def app_with_history(app_with: AppWith) -> Flask:
         for fields in (before, after):
             path = Path(app.config["DATABASE"]).with_name("input.jsonl")
             path.write_text(json.dumps({"widget": fields, "versions": versions[::-1]}), "utf-8")
-            assert run(app, "import", path).exit_code == 0
+            assert run(app, "import", "--set-counts", path).exit_code == 0
     for line in ("yank acme/clock@1.0.0", "unyank acme/clock@1.0.0"):
         assert run(app, *line.split()).exit_code == 0
     hold(app, TOCK, TICK)
     old = [each._replace(etag='"old"', upstream_count=1) for each in MIRRORED]
     record(app, [*reversed(old), *MIRRORED])
     return app
+
+
+@pytest.mark.parametrize("format_", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_pack_that_another_program_wrote_is_unpacked(
+    packed: Members, other: Flask, tmp_path: Path, format_: int
+) -> None:
+    with tarfile.open(tmp_path / "all.pack", "w", format=format_) as archive:
+        for name, content in packed.items():
+            member = tarfile.TarInfo(name)
+            # As the program tar writes files of a user.
+            member.size, member.uname, member.mtime = len(content), "ann", 1_700_000_000
+            archive.addfile(member, io.BytesIO(content))
+    assert run(other, "unpack", tmp_path / "all.pack").exit_code == 0
+    assert read_members(pack(other, tmp_path / "again.pack")) == packed
 
 
 def test_pack_does_not_depend_on_the_history_of_the_catalog(
@@ -275,8 +290,8 @@ def test_pack_carries_what_was_deleted(app: Flask, other: Flask, tmp_path: Path)
     ]
     assert run(other, "unpack", tmp_path / "all.pack").exit_code == 0
     (tmp_path / "other.js").write_bytes(b"other bytes")
-    fields = {"version": "2.0.0+a", "displayName": "Clock", "sdkVersion": "*"}
-    manifest = json.dumps({"scope": "acme", "name": "clock", **fields})
+    fields = {"version": "0.1.0", "displayName": "Hidden", "sdkVersion": "*"}
+    manifest = json.dumps({"scope": "beta", "name": "hidden", **fields})
     (tmp_path / "manifest.json").write_text(manifest)
     result = run(other, "publish", tmp_path / "manifest.json", tmp_path / "other.js", "--store")
     assert (result.exit_code, "was published with another bundle and deleted" in result.stderr) == (
@@ -364,22 +379,46 @@ def test_what_is_not_in_the_pack_is_named(app: Flask, app_with: AppWith, tmp_pat
     existing = app_with(*DOCUMENTS, document("local/own", version("1.0.0")))
     newer = {**DOCUMENTS[1], "versions": [version("1.1.0")]}
     assert run(existing, "import", "-", stdin=json.dumps(newer)).exit_code == 0
-    result = run(existing, "unpack", tmp_path / "all.pack", "--yes")
-    assert result.exit_code == 0
-    assert result.stderr.splitlines()[:2] == [
-        "Removed 1 widget that is not in the pack: local/own.",
-        "Removed 1 version that is not in the pack: acme/same@1.1.0.",
+    before = responses(existing)
+    named = [
+        "1 widget is not in the pack: local/own.",
+        "1 version is not in the pack: acme/same@1.1.0.",
     ]
+    refused = run(existing, "unpack", tmp_path / "all.pack")
+    assert (refused.exit_code, refused.stderr.splitlines()) == (
+        1,
+        [
+            *named,
+            f"Error: Replace all of {existing.config['DATABASE']} with {tmp_path}/all.pack, which "
+            "removes 1 widget and 1 version? Standard input is not a terminal; use --yes to "
+            "confirm.",
+        ],
+    )
+    assert responses(existing) == before
+    result = run(existing, "unpack", tmp_path / "all.pack", "--yes")
+    assert (result.exit_code, result.stderr.splitlines()[:2]) == (0, named)
 
 
-def test_many_widgets_that_are_not_in_the_pack_are_counted(
+def test_every_widget_that_is_not_in_the_pack_is_named(
     app: Flask, app_with: AppWith, tmp_path: Path
 ) -> None:
     pack(app, tmp_path / "all.pack")
-    existing = app_with(*(document(f"local/w{number:02}") for number in range(25)))
+    names = [f"local/w{number:02}" for number in range(25)]
+    existing = app_with(*map(document, names))
     result = run(existing, "unpack", tmp_path / "all.pack", "--yes")
-    assert "Removed 25 widgets that are not in the pack: local/w00, " in result.stderr
-    assert "local/w19 and 5 more.\n" in result.stderr
+    assert f"25 widgets are not in the pack: {', '.join(names)}.\n" in result.stderr
+
+
+def test_the_question_is_not_overwritten_by_a_progress_bar(
+    app: Flask, app_with: AppWith, tmp_path: Path
+) -> None:
+    pack(app, tmp_path / "all.pack")
+    database = app_with(document("local/own")).config["DATABASE"]
+    shown = run_at_terminal(database, "unpack", tmp_path / "all.pack", "--yes", columns=200)
+    bar, question, *_ = shown.split("1 widget is not in the pack: local/own.\n")
+    assert bar.endswith("\n")
+    assert "Unpacking  [" in bar
+    assert "Unpacking  [" not in question
 
 
 def test_a_catalog_that_is_newer_than_the_pack_is_named_with_both_times(
@@ -397,7 +436,7 @@ def test_a_catalog_that_is_newer_than_the_pack_is_named_with_both_times(
         f"2026-11-15T10:00:00.000Z, that of the pack of {newest}.\n"
     )
     refused = run(existing, "unpack", tmp_path / "all.pack")
-    assert (refused.exit_code, refused.stderr.startswith(f"{warning}Error: Replace all of ")) == (
+    assert (refused.exit_code, refused.stderr.startswith(f"{warning}1 widget is not in ")) == (
         1,
         True,
     )
@@ -428,7 +467,7 @@ def test_only_the_bundles_that_the_catalog_names_are_unpacked(app: Flask, tmp_pa
         f"Unpacked 1 bundle that {app.config['DATABASE']} names; "
         "1 other in the pack is not used.\n"
     )
-    assert [path.name for path in directory.iterdir()] == [HASHES[1]]
+    assert sorted(path.name for path in directory.iterdir()) == [HASHES[1], f"{HASHES[1]}.gz"]
     (directory / hashlib.sha256(b"own").hexdigest()).write_bytes(b"ow")
     cut = run(app, "unpack", "--bundles-only", tmp_path / "all.pack")
     assert cut.stderr == result.stderr
@@ -531,6 +570,15 @@ def extended_header(kind: bytes, content: bytes) -> bytes:
     return header(kind, len(content)) + content + bytes(-len(content) % 512)
 
 
+def with_header_field(content: bytes, place: int, field: bytes) -> bytes:
+    """Return the archive with other bytes in its first header, and the right checksum."""
+    block = bytearray(content[:512])
+    block[place : place + len(field)] = field
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + content[512:]
+
+
 def before_pack(content: bytes) -> tuple[BuildInvalid, str]:
     """Return a pack with something before it, and its error."""
     message = "The pack contains 'extended', which is not a regular file."
@@ -627,6 +675,36 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
     "global header": before_pack(extended_header(tarfile.XGLTYPE, b"11 path=xy\n")),
     "long name": before_pack(extended_header(tarfile.GNUTYPE_LONGNAME, b"x" * 500)),
     "negative size": before_pack(header(tarfile.REGTYPE, -512)),
+    "size of 8 GiB": before_pack(header(tarfile.REGTYPE, 2**33)),
+    "file of an old format": before_pack(header(tarfile.AREGTYPE, 0)),
+    "name with a prefix": (
+        lambda members: with_header_field(build_pack(members), 345, b"prefix"),
+        "The pack contains 'SHA256SUMS', which is not a regular file.",
+    ),
+    "header of another format": (
+        lambda members: with_header_field(build_pack(members), 257, bytes(8)),
+        "The pack contains 'SHA256SUMS', which is not a regular file.",
+    ),
+    "name that ends early": (
+        lambda members: with_header_field(build_pack(members), 11, b"evil"),
+        "The pack has 'SHA256SUMS\\u0000evil' where SHA256SUMS should be.",
+    ),
+    "damaged header": (
+        lambda members: b"X" + build_pack(members)[1:],
+        "This is not a complete pack: there is no header at byte 0.",
+    ),
+    "bytes after the end": (
+        lambda members: build_pack(members) + b"more",
+        "The pack has other bytes after its end, at byte ",
+    ),
+    "endless zeros after the end": (
+        lambda members: build_pack(members) + bytes(1024 * 1024),
+        "The pack has other bytes after its end, at byte ",
+    ),
+    "no end": (
+        lambda members: build_pack(members).rstrip(b"\0") + bytes(200),
+        "This is not a complete pack: it ends in ",
+    ),
 }
 
 

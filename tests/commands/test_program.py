@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from builders import document, version
 from click.shell_completion import BashComplete
@@ -66,11 +67,11 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
     assert titles == [
         "Options:",
         "Serve:",
-        "Publish and moderate:",
-        "Look:",
-        "Data:",
+        "Publish:",
+        "Inspect:",
+        "Maintain:",
         "Mirror:",
-        "Publish over HTTP:",
+        "Access:",
         "Other:",
     ]
     commands = [name for name in named if not name.startswith("-")]
@@ -95,6 +96,23 @@ def test_h_prints_help(arguments: list[str]) -> None:
 def test_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(cli, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"widget-catalog {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--database {0} -q list", "list --database {0} -q", "-q list --database {0}"],
+)
+def test_the_common_options_stand_before_or_after_the_command(database: Path, line: str) -> None:
+    result = CliRunner().invoke(cli, line.format(database).split())
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "acme/weather" in result.stdout
+
+
+def test_every_command_takes_the_common_options(database: Path) -> None:
+    for name, command in cli.commands.items():
+        assert isinstance(command, click.Command)
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--server", "--ca", "--database", "--quiet"} <= options, name
 
 
 def test_the_database_option_overrides_the_setting(database: Path, tmp_path: Path) -> None:
@@ -128,12 +146,12 @@ def test_an_invalid_setting_is_one_sentence() -> None:
     assert (result.exit_code, result.stderr) == (1, message)
 
 
-def test_a_command_imports_neither_flask_nor_the_http_client(database: Path) -> None:
+def test_a_command_imports_neither_flask_nor_the_http_client_nor_tls(database: Path) -> None:
     code = """
 import sys
 from catalog.__main__ import cli
 cli.main(["list"], standalone_mode=False)
-print({"flask", "werkzeug", "jinja2", "waitress", "urllib3"} & set(sys.modules))
+print({"flask", "werkzeug", "jinja2", "waitress", "urllib3", "ssl"} & set(sys.modules))
 """
     result = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,5 +1,6 @@
 """publish: a version from a manifest and a bundle, visible in every response of the API."""
 
+import gzip
 import hashlib
 import json
 import re
@@ -32,7 +33,11 @@ OTHER_FIELDS = {
     "releaseNotes": "",
 }
 LINKS = {key: f"https://acme.example/{key}" for key in ("homepage", "repository", "issues")}
-FULL = {**NAMES, **APPEARANCE, **OTHER_FIELDS, **LINKS, "isOfficial": True}
+ALREADY = (
+    "acme/clock@1.0.0 is already published; readme, links, keywords and picture are unchanged."
+)
+KEYWORDS = ["time", "Zeit"]
+FULL = {**NAMES, **APPEARANCE, **OTHER_FIELDS, **LINKS, "keywords": KEYWORDS, "isOfficial": True}
 
 
 @pytest.fixture
@@ -67,6 +72,7 @@ def test_first_version_creates_the_widget_with_every_field_of_the_manifest(app: 
     assert result.stderr.splitlines() == [
         "Published acme/clock@1.4.0-rc.1.",
         "The latest version of acme/clock is now 1.4.0-rc.1.",
+        "It is a prerelease; clients that send stable=true get no version.",
     ]
     body = detail(app)
     names = {"scope": "acme", "name": "clock"}
@@ -155,6 +161,20 @@ def test_invalid_value_is_an_error_that_names_key_and_value(
     assert exported(app) == b""
 
 
+@pytest.mark.parametrize("text", ["(none)", "-network", "\\network"])
+def test_permission_or_licence_that_means_something_else_in_a_search_is_refused(
+    app: Flask, text: str
+) -> None:
+    for key, value in (("permissions", ["storage", text]), ("license", text)):
+        message = error_message(publish(app, {**MINIMAL, key: value}))
+        quoted = f"'{ascii(text)[1:-1]}'"
+        sentence = f"{key} must not have {quoted}, which means something else in a search."
+        assert message.endswith(f".json: {sentence}")
+    assert exported(app) == b""
+    odd = document("acme/odd", version(permissions=[text], license=text))
+    assert run(app, "import", "-", stdin=json.dumps(odd)).exit_code == 0
+
+
 def test_all_problems_are_reported_together(app: Flask) -> None:
     message = error_message(publish(app, {**MINIMAL, "name": "", "version": "x", "license": 1}))
     assert re.findall(r"(\w+) must be", message) == ["name", "version", "license"]
@@ -204,7 +224,7 @@ def test_publishing_the_same_again_changes_nothing(app: Flask, change: list[str]
     before = exported(app)
     result = publish(app, dict(reversed(FULL.items())))
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "acme/clock@1.0.0 is already published.\n"
+    assert result.stderr == f"{ALREADY}\n"
     assert exported(app) == before
 
 
@@ -238,7 +258,7 @@ def test_dry_run_prints_what_would_be_stored_and_stores_nothing(app: Flask) -> N
     assert "Wörld" in result.stdout
     publish(app, FULL)
     printed, published = json.loads(result.stdout), detail(app)
-    assert printed.pop("about") == {"readme": None, **LINKS, "picture": None}
+    assert printed.pop("about") == {"readme": None, **LINKS, "keywords": KEYWORDS, "picture": None}
     for body in (printed, published):
         # The time differs from run to run.
         assert body["widget"].pop("createdAt") == body["versions"][0].pop("publishedAt")
@@ -274,12 +294,60 @@ def test_bundle_url_contains_percent_encoded_names(app: Flask) -> None:
     )
 
 
-def test_without_a_bundle_url_nothing_is_published(app_with: AppWith) -> None:
-    app = app_with()
-    assert error_message(publish(app, MINIMAL)) == (
-        "The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."
-    )
+def test_a_prerelease_that_becomes_the_latest_version_is_named(app: Flask) -> None:
+    publish(app, {**MINIMAL, "version": "1.0.0"})
+    result = publish(app, {**MINIMAL, "version": "2.0.0-beta.1"})
+    assert result.stderr.splitlines()[-2:] == [
+        "The latest version of acme/clock is now 2.0.0-beta.1.",
+        "It is a prerelease; clients that send stable=true get 1.0.0.",
+    ]
+    result = publish(app, {**MINIMAL, "version": "2.0.0"})
+    assert result.stderr.splitlines()[-1] == "The latest version of acme/clock is now 2.0.0."
+
+
+NOT_JAVASCRIPT = {
+    "gzip": (gzip.compress(BUNDLE), "is gzip data, not JavaScript; publish the JavaScript file"),
+    "zip": (b"PK\x03\x04" + bytes(30), "is a zip archive, not JavaScript"),
+    "HTML": (b"\n <!DOCTYPE HTML>\n<title>502</title>", "is an HTML page, not JavaScript"),
+    "HTML without a doctype": (b"\xef\xbb\xbf<html>", "is an HTML page, not JavaScript"),
+    "Latin-1": ("// caf\u00e9\n".encode("latin-1"), "is not UTF-8 text, so it is not JavaScript"),
+    "half a character": ("// caf\u00e9".encode()[:-1], "is not UTF-8 text"),
+}
+
+
+@pytest.mark.parametrize(("content", "problem"), [*NOT_JAVASCRIPT.values()], ids=[*NOT_JAVASCRIPT])
+def test_what_is_certainly_not_javascript_is_refused_before_its_number_is_used(
+    app: Flask, content: bytes, problem: str
+) -> None:
+    for options in ([], ["--store"], ["--dry-run"]):
+        message = error_message(publish(app, MINIMAL, *options, bundle=content))
+        assert re.match(rf"The bundle /.*/clock\.js {re.escape(problem)}", message), message
     assert exported(app) == b""
+    assert publish(app, MINIMAL).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xef\xbb\xbfexport{}", "export default '\u65e5'".encode(), b"<!-- x\n1", b"PK=1"]
+)
+def test_unusual_javascript_is_published(app: Flask, content: bytes) -> None:
+    assert publish(app, MINIMAL, bundle=content).exit_code == 0
+
+
+def test_a_stored_version_can_be_published_again_whatever_its_bundle_is(app: Flask) -> None:
+    content = gzip.compress(BUNDLE, mtime=0)
+    versions = get_documents(app, content)
+    path = Path(app.config["DATABASE"]).with_name("input.jsonl")
+    path.write_text(json.dumps(versions), encoding="utf-8")
+    assert run(app, "import", path).exit_code == 0
+    assert publish(app, MINIMAL, bundle=content).stderr == f"{ALREADY}\n"
+
+
+def get_documents(app: Flask, content: bytes) -> Json:
+    """Return what a dry run of publish prints for a bundle with other content."""
+    document: Json = json.loads(publish(app, MINIMAL, "--dry-run").stdout)
+    bundle = {"bundleSize": len(content), "sha256Hash": hashlib.sha256(content).hexdigest()}
+    document["versions"][0] |= bundle
+    return document
 
 
 def test_empty_bundle_is_an_error_that_names_the_file(app: Flask) -> None:
@@ -373,7 +441,7 @@ def test_manifest_or_bundle_can_be_standard_input(app: Flask) -> None:
     assert run(app, "publish", "-", bundle, stdin=json.dumps(MINIMAL)).exit_code == 0
     # "Already published" means that the same bytes were read.
     status = run(app, "publish", manifest, "-", stdin=BUNDLE).stderr
-    assert status == "acme/clock@1.0.0 is already published.\n"
+    assert status == f"{ALREADY}\n"
 
 
 def test_manifest_and_bundle_cannot_both_be_standard_input(app: Flask) -> None:
@@ -430,7 +498,7 @@ def test_concurrent_processes_can_publish_versions_of_a_new_widget(app: Flask) -
 
 def test_concurrent_processes_that_publish_the_same_version_store_it_once(app: Flask) -> None:
     results = publish_concurrently(app, [MINIMAL] * 3)
-    already = (0, "acme/clock@1.0.0 is already published.")
+    already = (0, ALREADY)
     assert sorted(results) == [(0, "Published acme/clock@1.0.0."), already, already]
     assert [entry["version"] for entry in detail(app)["versions"]] == ["1.0.0"]
 

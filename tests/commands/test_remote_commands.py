@@ -16,7 +16,7 @@ import pytest
 import reverse_proxies
 from builders import Json, document, png, version
 from click.testing import CliRunner, Result
-from conftest import create_catalog, exported, run_line, start_command
+from conftest import create_catalog, error_message, exported, run_line, start_command
 from flask import Flask
 from mirrors import AppServer, serve
 from ports import free_port
@@ -25,11 +25,11 @@ from reverse_proxies import Origin
 
 from catalog import __version__
 from catalog.__main__ import cli
-from catalog.atomic_files import atomic_replace
 from catalog.commands import COMMANDS
+from catalog.domain.token_text import generate_token
 from catalog.remote import token_file
 from catalog.remote.token_file import store_login
-from catalog.token_text import generate_token
+from catalog.system.atomic_files import atomic_replace
 
 AppWith = Callable[..., Flask]
 PUBLIC_URL = "https://widgets.example"
@@ -89,9 +89,9 @@ LINES = [
     "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@* --dry-run",
     "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@*",
     "unyank acme/clock@1.0.0",
-    "deprecate acme/clock@'<2' 'Use 2.0.0.' --dry-run",
-    "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
-    "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
+    "deprecate acme/clock@'<2' --message 'Use 2.0.0.' --dry-run",
+    "deprecate acme/clock@'<2' acme/weather@1.0.0 --message 'Use 2.0.0.'",
+    "deprecate acme/clock@1.0.0 --message 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 --replaced-by acme/weather",
     "deprecate acme/clock@1.0.0 --replaced-by acme/clock",
     "deprecate acme/clock@1.0.0 --replaced-by acme/clok",
@@ -101,7 +101,6 @@ LINES = [
     "yank acme/clok@1.0.0",
     "unlist acm/clock",
     "unlist acme/quite-another",
-    "deprecate acme/clock@1.0.0 ''",
     "deprecate acme/clock@1.0.0",
     "undeprecate acme/clock@1.0.0 --dry-run",
     "undeprecate acme/clock@1.0.0",
@@ -118,6 +117,8 @@ LINES = [
     "describe acme/clock --description '' --icon ''",
     "describe acme/clock --readme about.md --picture about.png --issues https://acme.example/",
     "describe acme/clock --readme about.md --picture about.png",
+    "describe acme/clock --keywords 'time, world clock'",
+    "describe acme/clock --keywords ''",
     "describe acme/clock --readme '' --picture '' --issues ''",
     "describe acme/clock --picture new.js",
     "describe acme/clock --homepage http://acme.example/",
@@ -228,6 +229,18 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
 
 
 @pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("options", ["", " --bundle-url https://cdn.example/new.js"])
+def test_what_is_not_javascript_is_refused_whether_or_not_it_is_sent(
+    server: AppServer, options: str
+) -> None:
+    Path("page.js").write_text("<!doctype html>", encoding="utf-8")
+    result = run_remotely(server.url, f"publish new.json page.js{options}")
+    problem = "is an HTML page, not JavaScript; the download of the file may have failed."
+    assert error_message(result).endswith(problem)
+    assert run_remotely(server.url, "show acme/new").exit_code == 1
+
+
+@pytest.mark.usefixtures("token")
 def test_the_bundle_is_sent_and_stored_without_an_option(app: Flask, server: AppServer) -> None:
     result = run_remotely(server.url, "publish new.json new.js")
     assert result.stderr.splitlines() == [
@@ -293,6 +306,32 @@ def test_a_mistake_in_one_of_several_widgets_changes_none(app: Flask, server: Ap
     assert exported(app) == before
 
 
+@pytest.mark.usefixtures("token")
+def test_describe_is_one_request_and_changes_everything_or_nothing(
+    app: Flask, server: AppServer
+) -> None:
+    before = exported(app)
+    options = "--description New --icon '' --readme about.md --homepage https://new.example/"
+    result = run_remotely(server.url, f"describe acme/clock {options} --picture new.js")
+    assert "The picture must be a PNG, JPEG, WebP or AVIF file" in failure(result)
+    assert exported(app) == before
+    server.responses.clear()
+    result = run_remotely(server.url, f"describe acme/clock {options} --picture about.png")
+    assert (result.exit_code, result.stderr) == (0, "Updated acme/clock.\n")
+    assert [path for path, _ in server.responses] == [
+        "/api/widgets/cli-version",
+        "/api/widgets/acme/clock",
+    ]
+    (line,) = [each for each in exported(app).splitlines() if b'"name": "clock"' in each]
+    clock = json.loads(line)
+    assert (clock["widget"]["description"], clock["widget"]["icon"]) == ("New", None)
+    assert clock["about"]["homepage"] == "https://new.example/"
+    assert (clock["about"]["readme"], clock["about"]["picture"]["type"]) == (
+        "# Über\n",
+        "image/png",
+    )
+
+
 # Tokens.
 
 
@@ -310,12 +349,12 @@ def test_login_stores_the_token_in_a_private_file_until_logout(
     result = run_remotely(server.url, "login", stdin=f"{token}\n")
     path = tmp_path / "config" / "widget-catalog" / "tokens.json"
     assert f"Logged in to {server.url} with the token ci, valid until 20" in result.stderr
-    assert f"It is stored in {path}." in result.stderr
+    assert f"The token is stored in {path}." in result.stderr
     assert token not in result.output
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert run_remotely(server.url, "unlist acme/clock").exit_code == 0
     assert [run_remotely(server.url, "logout").stderr for _ in range(2)] == [
-        f"Removed the token for {server.url}; to end it, revoke it at the service.\n",
+        f"Removed the token for {server.url}. It stays valid until it is revoked there.\n",
         f"There is no stored token for {server.url}.\n",
     ]
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
@@ -359,7 +398,7 @@ def test_the_variable_has_precedence_over_the_stored_token(
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
     result = run_remotely(server.url, "login", stdin=create_token(app, "stored"))
     assert "with the token stored, valid until" in result.stderr
-    assert "CATALOG_TOKEN is set, and has precedence over it." in result.stderr
+    assert "CATALOG_TOKEN is set, and takes precedence over the stored token." in result.stderr
     result = run_remotely(server.url, "unlist acme/clock")
     assert failure(result) == "The token other is not for the scope 'acme'."
 
@@ -396,7 +435,7 @@ def test_a_typed_token_is_not_shown(app: Flask, server: AppServer) -> None:
 def test_a_token_as_an_argument_is_refused_and_not_shown(app: Flask, server: AppServer) -> None:
     token = create_token(app)
     result = run_remotely(server.url, f"login {token}")
-    assert (result.exit_code, "The token is no argument" in result.stderr) == (2, True)
+    assert (result.exit_code, "Do not pass the token as an argument" in result.stderr) == (2, True)
     assert token not in result.output
 
 
@@ -516,7 +555,7 @@ def test_a_login_names_the_variable_and_is_no_target_by_itself(
 ) -> None:
     result = run_remotely(server.url, "login", stdin=create_token(app))
     line = f"export CATALOG_SERVER={server.url}"
-    assert f"To leave out --server from now on: {line}\n" in result.stderr
+    assert f"To use this service without --server: {line}\n" in result.stderr
     assert failure(run_program("unlist", "acme/clock")) == (
         "catalog.db does not exist. Create it with: widget-catalog init; for the catalog of a "
         "service, use --server URL."
@@ -528,7 +567,7 @@ def test_a_login_names_the_variable_and_is_no_target_by_itself(
 
 
 @pytest.mark.parametrize(
-    "line", ["delete acme/clock --yes", "check", "stats", "token list", "serve", "gc", "init"]
+    "line", ["delete acme/clock --yes", "check", "token list", "serve", "gc", "init"]
 )
 def test_with_the_variable_a_command_of_the_machine_is_refused_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, line: str
@@ -539,7 +578,7 @@ def test_with_the_variable_a_command_of_the_machine_is_refused_and_changes_nothi
     result = run_program(*line.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
-        f"Error: {line.split()[0]} works on the machine of the catalog only, and CATALOG_SERVER "
+        f"Error: {line.split()[0]} does not support --server, and CATALOG_SERVER "
         "names a service: unset it, or use --database.\n"
     ) in result.stderr
     assert database.read_bytes() == before
@@ -582,8 +621,8 @@ def test_whoami_shows_the_rights_of_the_token(
 )
 def test_a_token_is_not_sent_over_http_to_another_machine(url: str) -> None:
     assert failure(run_remotely(url, "unlist acme/clock")) == (
-        f"{url.rstrip('/')} is not an https URL; http would show the token, and is only for "
-        "loopback."
+        f"{url.rstrip('/')} is not an https URL. The token is sent over http only to a loopback "
+        "address."
     )
 
 
@@ -607,8 +646,8 @@ def test_the_minimum_version_of_the_service_is_asked_first(
     with serve(app) as server:
         result = run_remotely(server.url, "unlist acme/clock")
     assert failure(result) == (
-        f"This is widget-catalog {__version__}, and {server.url} needs 99.1.0 or newer; "
-        "install a newer release."
+        f"{server.url} needs widget-catalog 99.1.0 or newer, and this is {__version__}. Install a "
+        "newer release."
     )
     assert server.responses == [("/api/widgets/cli-version", 200)]
 
@@ -617,15 +656,15 @@ def test_the_minimum_version_of_the_service_is_asked_first(
 def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> None:
     result = run_remotely("https://widgets.example", line)
     assert result.exit_code == 2
-    assert f"{line.split()[0]} works on the machine of the catalog only." in result.stderr
+    assert f"{line.split()[0]} does not support --server." in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["login"], "Name the service: --server URL."),
-        (["logout"], "Name the service: --server URL."),
-        (["whoami"], "Name the service: --server URL."),
+        (["login"], "Specify the service with --server URL."),
+        (["logout"], "Specify the service with --server URL."),
+        (["whoami"], "Specify the service with --server URL."),
         (["--ca", "new.js", "list"], "new.js is not a PEM file of"),
         (["--server", "https://w.example", "--database", "a.db", "log"], "Use either --server or"),
         (["--server", "https://w.example", "--ca", "none.pem", "log"], "'none.pem' does not exist"),
@@ -703,8 +742,8 @@ def running_service() -> Iterator[FaultyService]:
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no retry wait."""
-    monkeypatch.setattr("catalog.remote.service.BACKOFF", 0)
-    monkeypatch.setattr("catalog.remote.service.CHANGE", (2, 15))
+    monkeypatch.setattr("catalog.remote.service.READ_WAITS", (0, 0, 0))
+    monkeypatch.setattr("catalog.remote.service.CHANGE_WAITS", (0, 0))
 
 
 @pytest.fixture
@@ -741,7 +780,7 @@ def test_a_request_that_fails_for_now_is_repeated_with_the_same_bytes(
     faulty.prepared = [fault, fault, (201, PUBLISHED), fault, (200, {"changed": True})]
     result = run_remotely(faulty.url, "publish new.json new.js")
     assert result.stderr.splitlines()[:2] == [
-        f"{faulty.url} {problem}; trying again for 0 seconds.",
+        f"{faulty.url} {problem}; retrying for 0 seconds.",
         "Published acme/new@1.0.0.",
     ]
     assert run_remotely(faulty.url, "unlist acme/clock").exit_code == 0
@@ -778,6 +817,23 @@ def test_a_redirect_is_not_followed(faulty: FaultyService) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "it asks for a user name and password"),
+        (403, "it does not allow this request from this machine"),
+        (413, "the body is larger than the proxy allows"),
+    ],
+)
+def test_a_refusal_that_the_service_would_explain_is_that_of_a_proxy(
+    faulty: FaultyService, status: int, reason: str
+) -> None:
+    faulty.prepared = [(status, {})]
+    assert failure(run_remotely(faulty.url, "publish new.json new.js")) == (
+        f"The proxy at {faulty.url} refused the request ({status}): {reason}."
+    )
+
+
 def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
     faulty: FaultyService,
 ) -> None:
@@ -789,15 +845,143 @@ def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
     )
 
 
+# An entry of the audit log, without its id.
+ENTRY: Json = {
+    **dict.fromkeys(("at", "kind", "actor", "action"), "x"),
+    **dict.fromkeys(("scope", "name", "version", "before", "after")),
+}
+
+
 def test_pages_that_repeat_themselves_end(faulty: FaultyService) -> None:
-    faulty.prepared = [(200, {"entries": [{"id": 7}]})] * 2
+    faulty.prepared = [(200, {"entries": [{**ENTRY, "id": 7}]})] * 2
     assert failure(run_remotely(faulty.url, "log")).startswith(
-        f"The response of {faulty.url} is not that of a widget catalog;"
+        f"The response of {faulty.url} repeats a page;"
     )
     widget = {"scope": "acme", "name": "clock", "displayName": "Clock", "description": None}
     widget |= {"latestVersion": None, "downloadCount": None, "isOfficial": None}
     faulty.prepared = [(200, {"widgets": [widget], "total": 10**9})] * 2
     assert run_remotely(faulty.url, "list").stderr == "1 widget.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("list", "{} has widgets on more than 3 pages; use --scope."),
+        ("log", "{} has entries on more than 3 pages; use --limit or --since."),
+        ("list clock", "{} has widgets on more than 3 pages; use --scope."),
+        # Pages of the list are read for the name that may be meant.
+        ("show acme/none", "{} has widgets on more than 3 pages; use --scope."),
+    ],
+)
+def test_pages_without_end_are_not_followed(
+    faulty: FaultyService, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.setattr("catalog.remote.remote_catalog.MAX_PAGES", 3)
+    fields = {"scope": "acme", "displayName": "Clock", "description": None}
+    fields |= {"latestVersion": None, "downloadCount": None, "isOfficial": None}
+    pages: list[Json] = [
+        {
+            "entries": [{**ENTRY, "id": 10**6 - number}],
+            "widgets": [{**fields, "name": f"clock-{number}"}],
+            "total": 10**9,
+        }
+        for number in range(9)
+    ]
+    missing = [(404, {"error": "There is no widget acme/none."})] if "show" in line else []
+    faulty.prepared = [*missing, *((200, page) for page in pages)]
+    assert failure(run_remotely(faulty.url, line)) == message.format(faulty.url)
+    assert len(faulty.requests) == 3 + len(missing)
+
+
+def test_the_responses_to_a_command_have_a_limit_in_total(
+    faulty: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.remote.service.MAX_TOTAL_BYTES", 1000)
+    pages = [{"entries": [{**ENTRY, "id": number, "at": "x" * 400}]} for number in (9, 8, 7)]
+    faulty.prepared = [(200, page) for page in pages]
+    assert failure(run_remotely(faulty.url, "log")) == (
+        f"{faulty.url} sent more than 1000 bytes in total."
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Mon, 01 Jan 999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 10000 00:00:00 GMT",
+        "9" * 5000,
+        "-1",
+        "soon",
+    ],
+)
+def test_an_invalid_time_to_retry_is_ignored(faulty: FaultyService, value: str) -> None:
+    faulty.prepared = [(503, {"error": "Busy."}), (200, {"changed": True})]
+    faulty.headers = {"Retry-After": value}
+    result = run_remotely(faulty.url, "unlist acme/clock")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "acme/clock is unlisted.")
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\nForged"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\nForged"
+SESSION = {"token": EVIL, "scopes": [EVIL], "permissions": [EVIL], "expiresAt": EVIL}
+EVIL_WIDGET = {
+    **dict.fromkeys(("scope", "name", "displayName", "description", "icon", "createdAt"), EVIL),
+    **{"downloadCount": 1, "isOfficial": None, "latestVersion": None},
+}
+CHANGED = {
+    "versions": [{"version": f"acme/clock@{EVIL}", "changed": True, "already": False}],
+    "previousLatestVersion": None,
+    "latestVersion": EVIL,
+}
+# Each command with the responses of a hostile service.
+HOSTILE: dict[str, list[Json]] = {
+    "publish new.json new.js": [{**PUBLISHED, "version": EVIL, "warnings": [EVIL]}],
+    "publish new.json new.js --dry-run": [{**PUBLISHED, "document": {EVIL: EVIL}}],
+    "yank acme/clock@1.0.0": [CHANGED],
+    "deprecate acme/clock@1.0.0 --message Old": [CHANGED],
+    "whoami": [SESSION],
+    "whoami --json": [SESSION],
+    "list": [{"widgets": [EVIL_WIDGET], "total": 1}],
+    "list --json": [{"widgets": [EVIL_WIDGET], "total": 1}],
+    "show acme/clock": [
+        {"widget": EVIL_WIDGET, "versions": []},
+        {"homepage": EVIL},
+        {"versions": [], "days": []},
+    ],
+    "log": [
+        {
+            "entries": [
+                {
+                    **dict.fromkeys(("at", "kind", "actor", "action", "scope", "name"), EVIL),
+                    **{"id": 1, "version": EVIL, "before": {EVIL: EVIL}, "after": {}},
+                }
+            ]
+        },
+        {"entries": []},
+    ],
+    "unlist acme/clock": [{"error": EVIL}],
+    "health": [{"status": EVIL, "error": EVIL}],
+}
+
+
+@pytest.mark.parametrize(("line", "responses"), HOSTILE.items(), ids=HOSTILE)
+def test_no_text_of_a_service_controls_the_terminal(
+    faulty: FaultyService, line: str, responses: list[Json]
+) -> None:
+    faulty.prepared = [(400 if "error" in each else 200, each) for each in responses]
+    result = run_remotely(faulty.url, line)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert "owned" in result.output
+    assert [each for each in result.output if not each.isprintable() and each != "\n"] == []
+    assert not any(text.startswith("Forged") for text in result.output.splitlines())
+
+
+def test_a_login_shows_the_name_of_the_token_without_control_characters(
+    app: Flask, faulty: FaultyService
+) -> None:
+    faulty.prepared = [(200, SESSION)]
+    result = run_remotely(faulty.url, "login", stdin=create_token(app, "other"))
+    assert f"with the token {SHOWN}, valid until {SHOWN}." in result.stderr
 
 
 def test_a_response_that_is_not_json_is_reported(faulty: FaultyService) -> None:
@@ -824,7 +1008,7 @@ def test_a_service_that_cannot_be_reached_is_named() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     result = run_remotely(url, "unlist acme/clock")
     assert result.stderr.splitlines() == [
-        f"{url} did not respond; trying again for 0 seconds.",
+        f"{url} did not respond; retrying for 0 seconds.",
         f"Error: {url} cannot be reached: Connection refused; is the service running?",
     ]
 
@@ -832,7 +1016,7 @@ def test_a_service_that_cannot_be_reached_is_named() -> None:
 def test_a_port_that_does_not_speak_tls_is_named(faulty: FaultyService) -> None:
     url = faulty.url.replace("http:", "https:")
     assert failure(run_remotely(url, "unlist acme/clock")) == (
-        f"{url} failed the TLS handshake; is this its https port?"
+        f"{url} failed the TLS handshake; this may not be its https port."
     )
 
 
@@ -898,3 +1082,53 @@ def test_an_author_publishes_through_a_proxy_with_tls_until_the_token_is_revoked
         assert f"{url} refused the token" in failure(run_here(f"unyank {widget}@2.0.0"))
     actions = re.findall(rf"token {name}  (\w+)  ", run_locally(f"log {widget}").stdout)
     assert actions == ["publish"] * 3 + ["yank"] * 2
+
+
+def test_a_version_that_is_published_elsewhere_moves_to_the_service_only_with_store(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    url = "https://cdn.example.com/new.js"
+    assert run_remotely(server.url, f"publish new.json new.js --bundle-url {url}").exit_code == 0
+
+    def bundle_urls() -> set[str]:
+        scope, name = (json.loads(Path("new.json").read_text())[key] for key in ("scope", "name"))
+        detail = app.test_client().get(f"/api/v1/widgets/{scope}/{name}").get_json()
+        return {version["bundleUrl"] for version in detail["versions"]}
+
+    assert url in bundle_urls()
+    again = run_remotely(server.url, "publish new.json new.js")
+    assert (again.exit_code, "is stored" in again.stderr, url in bundle_urls()) == (0, False, True)
+    stored = run_remotely(server.url, "publish new.json new.js --store")
+    assert (stored.exit_code, "is stored" in stored.stderr) == (0, True)
+    assert url not in bundle_urls()
+
+
+UNEXPECTED = {
+    "whoami": {"token": "ci", "scopes": None, "permissions": [], "expiresAt": None},
+    "list": {"widgets": [{"scope": "acme"}], "total": 1},
+    "yank acme/clock@1.0.0": {"versions": "all"},
+    "log": {"entries": [7]},
+    "publish new.json new.js": {"version": 1},
+}
+
+
+@pytest.mark.parametrize(("line", "response"), UNEXPECTED.items(), ids=UNEXPECTED)
+def test_a_response_of_another_shape_is_reported(
+    faulty: FaultyService, line: str, response: Json
+) -> None:
+    faulty.prepared = [(200, response)]
+    message = failure(run_remotely(faulty.url, line))
+    assert re.fullmatch(
+        rf"The response of {faulty.url} (has no \w+|is not that of a widget catalog); a proxy or "
+        r"another service may have sent it\.",
+        message,
+    )
+
+
+def test_an_error_of_the_command_itself_is_not_taken_for_one_of_the_service(
+    server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.echo", lambda *_, **__: len(7))  # type: ignore[arg-type]
+    result = run_remotely(server.url, "list")
+    assert isinstance(result.exception, TypeError)

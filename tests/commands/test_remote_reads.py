@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import error_message, run, run_line
+from conftest import error_message, run, run_line, usage_message
 from flask import Flask
 from mirrors import AppServer, serve
 from upstreams import FakeUpstream
@@ -25,7 +25,10 @@ CLOCK = document(
     isOfficial=True,
     downloadCount=7,
 )
-SAID = {"homepage": "https://acme.example/", "issues": "https://acme.example/issues"}
+SAID = {
+    **{"homepage": "https://acme.example/", "issues": "https://acme.example/issues"},
+    "keywords": ["time", "world clock"],
+}
 CLOCK["about"] = SAID
 ODD = document("acme/odd@1.0.0", version(deprecationMessage="Use acme/clock."))
 EMPTY = document("ops/empty")
@@ -65,6 +68,11 @@ def elsewhere(tmp_path: Path) -> Flask:
         "show acme/quite-another",
         "list",
         "list TIME --sort installs",
+        "list --sort updated --json",
+        "list --sort created --json",
+        "list --scope acme,ops --json",
+        "list --scope acme --scope none",
+        "show acme/clock --json",
         "list acme/clock",
         "list acme odd --limit 1",
         "list --scope acme --sort updated",
@@ -101,7 +109,7 @@ def test_list_has_what_the_public_api_shows(server: AppServer, elsewhere: Flask)
     assert clock == {
         **{key: CLOCK["widget"][key] for key in ("scope", "name", "displayName", "description")},
         **{"icon": None, "isOfficial": True, "downloadCount": 7, "latestVersion": "1.1.0"},
-        **{"listed": True, "deprecationMessage": None},
+        **{"listed": True, "deprecationMessage": None, "updatedAt": "2025-02-01T00:00:00.000Z"},
     }
 
 
@@ -109,16 +117,15 @@ def test_list_takes_the_options_of_the_command(server: AppServer, elsewhere: Fla
     for options, names, status in (
         ("--scope acme", ["clock", "odd@1.0.0"], "2 widgets.\n"),
         ("--sort installs --limit 1", ["clock"], "1 of 3 widgets.\n"),
-        ("--limit 2", ["clock", "odd@1.0.0"], "2 of 3 widgets.\n"),
+        # The first two by display name.
+        ("--limit 2", ["clock", "empty"], "2 of 3 widgets.\n"),
         ("none", [], "0 widgets.\n"),
     ):
         result = run_line(elsewhere, f"list {options} --server {server.url}")
         assert [line.split()[0].split("/")[1] for line in result.stdout.splitlines()[1:]] == names
         assert result.stderr == status
     refused = run_line(elsewhere, f"list --unlisted --server {server.url}")
-    assert error_message(refused) == (
-        "The service shows no unlisted widgets; leave out --unlisted."
-    )
+    assert usage_message(refused) == "A service shows only listed widgets; omit --unlisted."
 
 
 def test_list_reads_all_pages(app_with: AppWith, elsewhere: Flask) -> None:
@@ -130,7 +137,27 @@ def test_list_reads_all_pages(app_with: AppWith, elsewhere: Flask) -> None:
         f"acme/w{number:03}" for number in range(230)
     ]
     assert limited.stderr == "150 of 230 widgets.\n"
-    assert len(server.responses) == 3 + 3
+    assert len(server.responses) == 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "requests", "output"),
+    [
+        ("list --limit 1", 1, "1 of 230 widgets.\n"),
+        ("list --limit 100", 1, "100 of 230 widgets.\n"),
+        # The detail, and a page of the scope and of all scopes.
+        ("show acme/w0077", 3, "Error: There is no widget acme/w0077. Did you mean acme/w007?\n"),
+    ],
+)
+def test_no_more_pages_are_read_than_needed(
+    app_with: AppWith, elsewhere: Flask, line: str, requests: int, output: str
+) -> None:
+    app = app_with(
+        *(document(f"acme/w{number:03}", downloadCount=230 - number) for number in range(230))
+    )
+    with serve(app) as server:
+        result = run_line(elsewhere, f"{line} --server {server.url}")
+    assert (result.stderr, len(server.responses)) == (output, requests)
 
 
 def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> None:
@@ -141,8 +168,8 @@ def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> N
 def test_show_has_the_links_of_the_widget(server: AppServer, elsewhere: Flask) -> None:
     line = f"show acme/clock --server {server.url}"
     shown = run_line(elsewhere, line).stdout
-    links = "  homepage:    https://acme.example/\n  issues:      https://acme.example/issues\n\n"
-    assert links in shown
+    links = "  homepage:    https://acme.example/\n  issues:      https://acme.example/issues\n"
+    assert f"{links}  keywords:    time, world clock\n\n" in shown
     said = json.loads(run_line(elsewhere, f"{line} --json").stdout)["about"]
     assert said == {"readme": None, "repository": None, "picture": None, **SAID}
 

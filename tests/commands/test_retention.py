@@ -251,6 +251,33 @@ def test_a_full_disk_is_named_where_no_file_is_given(app: Flask, tmp_path: Path)
     assert f"the disk of {app.config['DATABASE']} is full." in message
 
 
+def test_a_missing_directory_is_created_for_its_owner_only(
+    app: Flask, tmp_path: Path, command: str
+) -> None:
+    directory = tmp_path / "new"
+    assert run(app, command, "--dir", directory).exit_code == 0
+    assert (len(names(directory)), directory.stat().st_mode & 0o777) == (1, 0o700)
+
+
+def test_a_directory_whose_parent_is_missing_is_not_created(
+    app: Flask, tmp_path: Path, command: str
+) -> None:
+    directory = tmp_path / "not mounted" / "backups"
+    message = error_message(run(app, command, "--dir", directory))
+    assert message == f"{directory} cannot be written: No such file or directory."
+    assert not directory.parent.exists()
+
+
+def test_a_bundle_that_cannot_be_read_is_named(app: Flask, directory: Path) -> None:
+    bundles = app.extensions["bundles"]
+    sha256 = next(bundles.hashes())
+    bundles.remove(sha256)
+    bundles.path(sha256).mkdir()
+    message = error_message(run(app, "pack", "--dir", directory))
+    assert message == f"Cannot read {bundles.path(sha256)}: Is a directory."
+    assert names(directory) == []
+
+
 def test_without_keep_no_file_is_removed(app: Flask, directory: Path, command: str) -> None:
     for _ in range(3):
         assert run(app, command, "--dir", directory).exit_code == 0
@@ -260,11 +287,10 @@ def test_without_keep_no_file_is_removed(app: Flask, directory: Path, command: s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Give either FILE or --dir."),
-        (("copy", "--dir", "."), "Give either FILE or --dir."),
-        (("copy", "--keep", "1"), "--keep is for --dir."),
+        ((), "Specify either FILE or --dir."),
+        (("copy", "--dir", "."), "Specify either FILE or --dir."),
+        (("copy", "--keep", "1"), "--keep needs --dir."),
         ((".",), "Invalid value for '[FILE]': File '.' is a directory."),
-        (("--dir", "none"), "Invalid value for '--dir': Directory 'none' does not exist."),
         (("--dir", __file__), f"Invalid value for '--dir': Directory '{__file__}' is a file."),
         (("--dir", ".", "--keep", "0"), "Invalid value for '--keep': 0 is not in the range x>=1."),
     ],

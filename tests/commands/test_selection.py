@@ -1,4 +1,4 @@
-"""widget-catalog pack and export with --scope, --widget, --official and --sdk."""
+"""widget-catalog pack and export with --scope, --widget and --sdk."""
 
 import tarfile
 from collections.abc import Callable
@@ -14,10 +14,11 @@ SELECTIONS = {
     "": ["acme/clock", "acme/notes", "lab/tide"],
     "--scope acme": ["acme/clock", "acme/notes"],
     "--widget lab/tide --scope lab": ["lab/tide"],
-    "--official": ["acme/notes"],
     # The version for 1.x of acme/notes is yanked.
     "--sdk 1.4": ["acme/clock"],
     "--sdk 1.4 --sdk 2.0.0 --scope acme": ["acme/clock", "acme/notes"],
+    "--widget acme/clock,lab/tide": ["acme/clock", "lab/tide"],
+    "--sdk 1.4,3.0.0 --scope lab,acme": ["acme/clock", "lab/tide"],
 }
 
 
@@ -79,6 +80,6 @@ def test_name_that_matches_nothing_gets_a_warning(app: Flask, tmp_path: Path, co
 
 @pytest.mark.parametrize("command", ["export", "pack"])
 def test_empty_selection_writes_no_file(app: Flask, tmp_path: Path, command: str) -> None:
-    result = run(app, command, tmp_path / "some", "--official", "--scope=lab", "--quiet")
+    result = run(app, command, tmp_path / "some", "--sdk=1.4", "--scope=lab", "--quiet")
     assert error_message(result) == "No widget is selected."
     assert not (tmp_path / "some").exists()

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 import pytest
 from builders import document
-from conftest import error_message, run_line
+from conftest import error_message, run_line, running
 from flask import Flask
-from publishers import bearer
+from publishers import bearer, manifest
 
-from catalog.token_text import generate_token, token_id
+from catalog.domain.token_text import generate_token, token_id
 
 AppWith = Callable[..., Flask]
 PATTERN = r"wcat_[0-9A-Za-z]{57}"
@@ -60,7 +60,7 @@ def moment(text: object) -> datetime:
 
 
 def test_the_list_shows_each_token_and_its_last_use(app: Flask) -> None:
-    text = create(app, "ci --scope acme --scope ops --can yank,publish")
+    text = create(app, "ci --scope acme,ops --can yank --can publish")
     create(app, "root --can admin,publish --expires never")
     session(app, text)
     lines = run_line(app, "token list").stdout.splitlines()
@@ -69,6 +69,31 @@ def test_the_list_shows_each_token_and_its_last_use(app: Flask) -> None:
     assert cells[1][:1] + cells[1][2:5] == ["ci", "active", "publish, yank", "acme, ops"]
     assert cells[1][-1] == used
     assert cells[2][:1] + cells[2][2:] == ["root", "active", "admin", "all", "never", "never"]
+
+
+def test_a_token_for_widgets_publishes_yanks_and_describes_only_these(app: Flask) -> None:
+    options = "--widget acme/clock --widget acme/clock --widget ops/new"
+    text = create(app, f"ci {options} --can publish,yank,describe --scope labs")
+    (shown,) = listed(app)
+    assert (shown["scopes"], shown["widgets"]) == (["labs"], ["acme/clock", "ops/new"])
+    line = run_line(app, "token list").stdout.splitlines()[1]
+    assert "publish, yank, describe  labs, acme/clock, ops/new" in line
+    whoami = app.test_client().get("/api/session", headers=bearer(text)).json
+    assert whoami["widgets"] == ["acme/clock", "ops/new"]
+    statuses = {
+        widget: app.test_client()
+        .patch(f"/api/widgets/{widget}", json={"icon": "mdi:bell"}, headers=bearer(text))
+        .status_code
+        for widget in ("acme/clock", "acme/notes", "ops/new", "ops/clock", "labs/any")
+    }
+    # A widget that does not exist is 404 for a token that may change it.
+    assert statuses == {
+        "acme/clock": 200,
+        "acme/notes": 403,
+        "ops/new": 404,
+        "ops/clock": 403,
+        "labs/any": 404,
+    }
 
 
 def test_a_use_is_written_once_a_day(app: Flask) -> None:
@@ -102,6 +127,57 @@ def test_a_rotated_token_has_another_secret_and_the_same_rights(app: Flask) -> N
     assert moment(shown["expiresAt"]) - moment(shown["createdAt"]) == timedelta(days=1)
 
 
+def test_with_an_overlap_the_old_secret_stays_valid_that_long(app: Flask) -> None:
+    old = create(app, "ci --widget acme/clock")
+    result = run_line(app, "token rotate ci --overlap 1h")
+    new = result.stdout.strip()
+    assert [session(app, text) for text in (old, new)] == [200, 200]
+    (shown,) = listed(app)
+    end = str(shown["previousExpiresAt"])
+    assert moment(end) - moment(shown["createdAt"]) == timedelta(hours=1)
+    assert result.stderr.endswith(f"The old secret is valid until {end}.\n")
+    warning = f"The previous secret of the token ci is valid until {end}.\n"
+    assert warning in run_line(app, "token list").stderr
+    whoami = app.test_client().get("/api/session", headers=bearer(old)).json
+    assert (whoami["id"], whoami["expiresAt"], whoami["widgets"]) == (
+        *(old[5:13], end),
+        ["acme/clock"],
+    )
+    # Another rotation ends the first secret at once.
+    newest = run_line(app, "token rotate ci --overlap 2d").stdout.strip()
+    assert [session(app, text) for text in (old, new, newest)] == [401, 200, 200]
+    assert run_line(app, "token revoke ci").exit_code == 0
+    assert [session(app, text) for text in (old, new, newest)] == [401] * 3
+
+
+def test_a_job_with_the_old_secret_is_warned_and_told_when_the_overlap_has_ended(
+    app: Flask,
+) -> None:
+    old = create(app)
+    run_line(app, "token rotate ci --overlap 1h")
+    end = listed(app)[0]["previousExpiresAt"]
+    body = manifest("acme/clock", "2.0.0", bundleUrl="https://cdn.example.com/c.js")
+    body |= {"bundleSize": 1, "sha256Hash": "0" * 64}
+    client, path = app.test_client(), "/api/widgets/acme/clock/2.0.0"
+    response = client.put(path, json=body, headers=bearer(old))
+    assert f"the token ci was rotated; this secret expires at {end}" in response.json["warnings"]
+    past = "UPDATE token SET previous_expires_at = '2025-01-01T00:00:00.000Z'"
+    app.extensions["database"].transact(running(past))
+    message = "The token ci was rotated, and this secret is no longer valid."
+    assert client.get("/api/session", headers=bearer(old)).json == {"error": message}
+    assert "previous secret" not in run_line(app, "token list").stderr
+
+
+def test_an_overlap_does_not_extend_the_old_secret(app: Flask) -> None:
+    create(app, "ci --scope acme --expires 1h")
+    (before,) = listed(app)
+    run_line(app, "token rotate ci --overlap 30d")
+    (after,) = listed(app)
+    assert after["previousExpiresAt"] == before["expiresAt"]
+    run_line(app, "token rotate ci")
+    assert listed(app)[0]["previousExpiresAt"] is None
+
+
 def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flask) -> None:
     text = create(app)
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
@@ -117,6 +193,9 @@ def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flas
         "ci",
         "ci --can publish",
         "ci --scope acme --can admin",
+        "ci --widget acme/clock --can admin",
+        "ci --widget acme",
+        "ci --widget acme/clock@1.0.0",
         "ci --scope acme --can publish,write",
         "ci --scope acme --can ''",
         "ci --scope a/b",
@@ -131,6 +210,13 @@ def test_wrong_usage_creates_nothing(app: Flask, options: str) -> None:
     result = run_line(app, f"token create {options}")
     assert (result.exit_code, result.stdout) == (2, "")
     assert listed(app) == []
+
+
+@pytest.mark.parametrize("overlap", ["never", "0h", "1", "''"])
+def test_an_invalid_overlap_leaves_the_secret(app: Flask, overlap: str) -> None:
+    text = create(app)
+    assert run_line(app, f"token rotate ci --overlap {overlap}").exit_code == 2
+    assert session(app, text) == 200
 
 
 def test_an_unknown_name_is_reported(app: Flask) -> None:

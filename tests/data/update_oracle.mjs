@@ -4,8 +4,8 @@
 //
 //     NODE_PATH=$PWD/node_modules node …/tests/data/update_oracle.mjs >…/tests/data/updates.json
 //
-// The result is the same in every run. The rule is that of docs/api.md, written without a look at
-// catalog/update_rule.py; versions and ranges are compared by node-semver alone.
+// The result is the same in every run. The rule is that of docs/reference/api.md, written without a look at
+// catalog/domain/update_rule.py; versions and ranges are compared by node-semver alone.
 
 import { createRequire } from "node:module";
 
@@ -94,7 +94,7 @@ function judge(history, installed, sdk) {
     return [installed, "update", isCompatible, above.at(-1)[0], false];
   }
   const below = offered.filter(([number]) => semver.lt(number, installed));
-  if (isYanked && below.length) {
+  if ((isYanked || !isCompatible) && below.length) {
     const highest = below.reduce((a, b) => (semver.gte(b[0], a[0]) ? b : a));
     return [installed, "update", isCompatible, highest[0], true];
   }

@@ -11,7 +11,7 @@ import yaml
 from conftest import ROOT
 from programs import find_program
 
-from catalog.settings import DEFAULTS
+from catalog.settings import DEFAULTS, read_setting
 
 CONTAINER = ROOT / "deploy" / "container"
 CONTAINERFILE = CONTAINER / "Containerfile"
@@ -58,6 +58,25 @@ def test_the_image_starts_and_checks_commands_that_exist_with_settings_that_exis
         name.removeprefix("CATALOG_") for name in compose["services"]["catalog"]["environment"]
     }
     assert settings <= DEFAULTS.keys()
+
+
+def test_the_service_trusts_caddy_whichever_network_docker_or_podman_chooses() -> None:
+    compose = yaml.safe_load((CONTAINER / "compose.yaml").read_text("utf-8"))
+    catalog = compose["services"]["catalog"]
+    trusted = read_setting("TRUSTED_PROXY", catalog["environment"])
+    for address in ("172.18.0.3", "192.168.16.3", "10.89.0.3"):
+        assert trusted.include(address)
+    # So nobody else can connect.
+    assert "ports" not in catalog
+
+
+def test_containers_rotate_their_logs_and_keep_backups_in_a_volume() -> None:
+    compose = yaml.safe_load((CONTAINER / "compose.yaml").read_text("utf-8"))
+    for service in compose["services"].values():
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "5"}
+    assert "backups:/backups" in compose["services"]["catalog"]["volumes"]
+    # A new volume gets the owner of the directory in the image.
+    assert re.search(r"^RUN install .*--owner=10001 .* /data /backups$", TEXT, re.MULTILINE)
 
 
 def test_hadolint_has_no_complaint() -> None:

@@ -29,7 +29,7 @@ from users import IS_ROOT, NOBODY, nobody_can_run_python
 from catalog.settings import DEFAULTS
 
 DEPLOY = ROOT / "deploy"
-SERVICES = [f"widget-catalog{name}.service" for name in ("", "-backup", "-check")]
+SERVICES = [f"widget-catalog{name}.service" for name in ("", "-backup", "-check", "-mirror")]
 UNITS = [
     *(path.name for kind in ("service", "socket", "timer") for path in DEPLOY.glob(f"*.{kind}"))
 ]
@@ -51,11 +51,11 @@ def system(tmp_path: Path) -> Path:
         shutil.copy(DEPLOY / name, units)
     for unit in SERVICES:
         (units / f"{unit}.d").mkdir()
-        shutil.copy(DEPLOY / "hardening.conf", units / f"{unit}.d" / "10-hardening.conf")
+        shutil.copy(DEPLOY / "10-hardening.conf", units / f"{unit}.d")
     program = tmp_path / "opt/widget-catalog/bin/widget-catalog"
     program.parent.mkdir(parents=True)
     program.touch(0o755)
-    for name in ("bin/sh", "usr/bin/logger", "usr/bin/rqlited", "opt/litestream/bin/litestream"):
+    for name in ("bin/sh", "usr/bin/rqlited", "opt/litestream/bin/litestream"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch(0o755)
     return tmp_path
@@ -71,8 +71,8 @@ def test_systemd_has_no_remark_about_the_units(system: Path, is_cluster: bool) -
         units.append("rqlite.service")
         for unit in (*SERVICES, "widget-catalog.socket"):
             (folder / f"{unit}.d").mkdir(exist_ok=True)
-            drop_in = DEPLOY / "cluster" / f"{unit.rpartition('.')[2]}.conf"
-            shutil.copy(drop_in, folder / f"{unit}.d" / "cluster.conf")
+            drop_in = DEPLOY / "cluster" / f"cluster-{unit.rpartition('.')[2]}.conf"
+            shutil.copy(drop_in, folder / f"{unit}.d")
     else:
         shutil.copy(DEPLOY / "litestream" / "widget-catalog-litestream.service", folder)
         units.append("widget-catalog-litestream.service")
@@ -114,10 +114,33 @@ def test_the_settings_file_names_only_settings(name: str) -> None:
 
 
 def test_the_guide_installs_only_packages_with_known_hashes() -> None:
-    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").replace("\\\n", "")
+    guide = (ROOT / "docs/operate/install.md").read_text(encoding="utf-8").replace("\\\n", "")
     lines = re.findall(r"^\S+/pip install (.*)$", guide, re.MULTILINE)
     assert len(lines) == 2
     assert all(line.startswith(("--no-deps ./", "--require-hashes ")) for line in lines)
+
+
+def test_copies_on_another_machine_are_pruned_to_the_newest_files(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/operate/backups.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"^rsync .*\n((?:.+\n)+)```", guide, re.MULTILINE)
+    for kind, days in {"db": 70, "pack": 12}.items():
+        for day in range(days):
+            (tmp_path / f"catalog-2026{day // 28 + 1:02}{day % 28 + 1:02}T031500Z.{kind}").touch()
+    (tmp_path / "notes.txt").touch()
+    result = run_program("sh", "-c", lines.replace("/srv/backups/widget-catalog", str(tmp_path)))
+    assert result.returncode == 0, result.stderr
+    left = sorted(path.name for path in tmp_path.iterdir())
+    databases = [name for name in left if name.endswith(".db")]
+    assert (len(databases), databases[0]) == (60, "catalog-20260111T031500Z.db")
+    assert len([name for name in left if name.endswith(".pack")]) == 10
+    assert "notes.txt" in left
+
+
+def test_install_and_uninstall_are_about_the_same_files() -> None:
+    texts = [(DEPLOY / name).read_text(encoding="utf-8") for name in ("install", "uninstall")]
+    units = [re.findall(r"^for unit in (.*); do$", text, re.MULTILINE) for text in texts]
+    assert units[0] == units[1]
+    assert [f"{unit}.service" for unit in units[0][0].split()] == SERVICES
 
 
 def unit_program() -> tuple[str, ...]:
@@ -139,7 +162,7 @@ def test_the_unit_does_not_create_a_missing_catalog(
 ) -> None:
     database = tmp_path / "catalog.db"
     with start_with(database, listener, program=unit_program()) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, "does not exist" in errors) == (1, True), errors
     assert list(tmp_path.iterdir()) == []
 

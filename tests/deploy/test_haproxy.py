@@ -82,7 +82,7 @@ class Balancer:
         return {self._request(method) for _ in range(6)}
 
     def _request(self, method: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
             connection.request(method, "/api/v1/widgets/acme/clock")
             response = connection.getresponse()

@@ -20,7 +20,9 @@ WORDS = {
 
 
 def alert_rules() -> list[dict[str, str]]:
-    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    (group,) = yaml.safe_load((DEPLOY / "widget-catalog-alerts.yml").read_text(encoding="utf-8"))[
+        "groups"
+    ]
     return list(group["rules"])
 
 
@@ -61,7 +63,7 @@ def test_an_alert_names_only_metrics_that_exist(rule: dict[str, str]) -> None:
 
 
 def test_the_page_explains_every_alert() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/operate/metrics.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(WidgetCatalog\w+)` \|", page, re.MULTILINE)
     assert named == [rule["alert"] for rule in alert_rules()]
 

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import reverse_proxies
 from conftest import ROOT, create_catalog, create_demo
 from flask import Flask, Response, jsonify, request
 from flask.testing import FlaskClient
-from reverse_proxies import DEPLOY, PREFIX, Origin, Proxy
+from reverse_proxies import DEPLOY, PREFIX, Origin, Proxy, trusting
 
 from app import create_app
 
@@ -213,6 +214,7 @@ def test_a_body_over_4_kb_is_refused(proxy: Proxy) -> None:
     assert (response.status, response.headers["Content-Type"]) == (413, "application/json")
     assert list(json.loads(response.body)) == ["error"]
     assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Access-Control-Expose-Headers"] == "ETag, Retry-After"
 
 
 @only_nginx
@@ -227,7 +229,7 @@ def test_nginx_speaks_http_2_and_demands_https_of_browsers(proxy: Proxy) -> None
     context = ssl.create_default_context(cafile=proxy.certificate)
     context.set_alpn_protocols(["h2"])
     with (
-        socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection,
         context.wrap_socket(connection, server_hostname=reverse_proxies.HOST) as encrypted,
     ):
         assert encrypted.selected_alpn_protocol() == "h2"
@@ -238,34 +240,103 @@ def test_certbot_can_answer_its_challenge_over_http(origin: Origin, tmp_path: Pa
     challenge.mkdir(parents=True)
     (challenge / "token").write_text("answer")
     with reverse_proxies.nginx(tmp_path, origin.port, "widget-catalog") as proxy:
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=60)
         connection.request("GET", "/.well-known/acme-challenge/token")
         response = connection.getresponse()
         assert (response.status, response.read()) == (200, b"answer")
         connection.close()
 
 
-def test_private_reading_needs_an_address_or_a_password(origin: Origin, tmp_path: Path) -> None:
+PRIVATE = ("widget-catalog-private.conf", "private-access.conf")
+OUTSIDE = {"X-Test-Address": "198.51.100.7"}
+FORGED_TOKEN = {"Authorization": "Bearer none"}
+
+
+@pytest.fixture(scope="module", params=["widget-catalog", "widget-catalog-prefix"])
+def private_proxy(
+    request: pytest.FixtureRequest, origin: Origin, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Proxy]:
+    """nginx with private reading and the user anna."""
+    directory = tmp_path_factory.mktemp("private")
     hashed = subprocess.run(
         ["openssl", "passwd", "-apr1", "secret"], check=True, capture_output=True, text=True
     ).stdout
-    (tmp_path / "widget-catalog.htpasswd").write_text(f"anna:{hashed}")
-    snippets = ("private.conf",)
-    with reverse_proxies.nginx(tmp_path, origin.port, "widget-catalog", snippets=snippets) as proxy:
-        statuses = [
-            proxy.get("/api/v1/widgets/search", **{"X-Test-Address": address}, **headers).status
-            for address, headers in (
-                ("192.0.2.7", {}),
-                ("198.51.100.7", {}),
-                ("198.51.100.7", {"Authorization": "Basic " + b64("anna:secret")}),
-                ("198.51.100.7", {"Authorization": "Basic " + b64("anna:wrong")}),
-            )
-        ]
-    assert statuses == [200, 401, 200, 401]
+    (directory / "widget-catalog.htpasswd").write_text(f"anna:{hashed}")
+    with reverse_proxies.nginx(directory, origin.port, request.param, snippets=PRIVATE) as running:
+        yield running
 
 
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X-Test-Address": "192.0.2.7"}, 200),
+        (OUTSIDE, 401),
+        ({**OUTSIDE, "Authorization": "Basic " + base64.b64encode(b"anna:secret").decode()}, 200),
+        ({**OUTSIDE, "Authorization": "Basic " + base64.b64encode(b"anna:wrong").decode()}, 401),
+    ],
+    ids=["address", "neither", "password", "wrong password"],
+)
+def test_private_reading_needs_an_address_or_a_password(
+    private_proxy: Proxy, headers: dict[str, str], status: int
+) -> None:
+    assert private_proxy.get("/api/v1/widgets/search", **headers).status == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/api/v1/widgets/search", "/api/v1/widgets/acme/weather", "/api/stats"),
+        "/api/widgets/acme/registry.json",
+        # Other spellings that the service would accept.
+        "/api/widgets/acme/registry%2Ejson",
+        "/api/widgets/%61cme/registry.json?/api/session",
+        "/api/v1/widgets/search?/api/widgets/acme/clock/1.0.0",
+        "/api/v1/widgets/acme/weather/../../../../widgets/acme/weather/1.0.0",
+        "/api/widgets/../v1/widgets/search",
+        "/api/session/../v1/widgets/search",
+        "/api/audit/%2e%2e/stats",
+    ],
+)
+def test_a_token_does_not_open_private_reading(
+    private_proxy: Proxy, origin: Origin, path: str
+) -> None:
+    origin.requests()
+    assert private_proxy.get(path, **OUTSIDE, **FORGED_TOKEN).status == 401
+    assert origin.requests() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/api/widgets/acme/clock/9.0.0", 401),
+        ("POST", "/api/widgets/acme/clock/1.0.0/yank?dryRun=true", 401),
+        ("PATCH", "/api/widgets/acme/clock", 401),
+        ("GET", "/api/session", 401),
+        # The id token is missing.
+        ("POST", "/api/session", 403),
+        ("GET", "/api/audit?limit=1", 401),
+        ("GET", "/api/widgets/cli-version", 200),
+    ],
+)
+def test_a_request_with_a_token_reaches_the_service_behind_private_reading(
+    private_proxy: Proxy, origin: Origin, method: str, path: str, status: int
+) -> None:
+    origin.requests()
+    response = private_proxy.request(method, path, **OUTSIDE, **FORGED_TOKEN)
+    assert origin.requests() == [f"{method} {path} {status}"]
+    # The service refuses the token, and not nginx.
+    assert response.status == status
+    assert json.loads(response.body)
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "PATCH"])
+def test_a_change_without_a_token_does_not_pass_private_reading(
+    private_proxy: Proxy, origin: Origin, method: str
+) -> None:
+    origin.requests()
+    assert private_proxy.request(method, "/api/widgets/acme/clock/9.0.0", **OUTSIDE).status == 401
+    assert private_proxy.request(method, "/api/v1/widgets/acme/clock", **OUTSIDE).status == 401
+    assert origin.requests() == []
 
 
 @only_prefix
@@ -283,7 +354,7 @@ def test_other_paths_of_the_host_do_not_reach_the_service(proxy: Proxy, origin: 
 
 @only_nginx
 def test_plain_http_is_redirected_to_https(proxy: Proxy) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=60)
     connection.request("GET", "/a?b", headers={"Host": "evil.example"})
     response = connection.getresponse()
     connection.close()
@@ -309,6 +380,7 @@ def test_a_client_with_too_many_installs_gets_429(proxy: Proxy, origin: Origin) 
     assert response.headers["Content-Type"] == "application/json"
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Access-Control-Expose-Headers"] == "ETag, Retry-After"
     assert list(json.loads(response.body)) == ["error"]
 
 
@@ -333,6 +405,52 @@ def test_the_addresses_of_an_ipv6_network_count_as_one_client(proxy: Proxy) -> N
     assert [install_from(proxy, each) for each in addresses] == [200, 200, 200, 429, 200]
 
 
+@only_nginx
+def test_nginx_closes_connections_that_send_nothing(proxy: Proxy) -> None:
+    with (
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as silent,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection,
+        trusting(proxy.certificate).wrap_socket(
+            connection, server_hostname=reverse_proxies.HOST
+        ) as encrypted,
+    ):
+        encrypted.sendall(b"GET / HTTP/1.1\r\n")
+        assert (silent.recv(1), encrypted.recv(1)) == (b"", b"")
+
+
+@only_nginx
+def test_a_large_id_token_reaches_the_service(proxy: Proxy, origin: Origin) -> None:
+    origin.requests()
+    body = json.dumps({"idToken": "x" * 16_000}).encode()
+    assert proxy.request("POST", "/api/session", body).status == 403
+    assert origin.requests() == ["POST /api/session 403"]
+
+
+@only_nginx
+def test_one_client_has_a_limited_number_of_requests_at_a_time(proxy: Proxy) -> None:
+    head = (
+        f"POST {proxy.prefix}/updates HTTP/1.1\r\n"
+        f"Host: {reverse_proxies.HOST}\r\nX-Test-Address: 198.51.100.30\r\n"
+        "Content-Length: 9\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for _ in range(20):
+            plain = stack.enter_context(
+                socket.create_connection(("127.0.0.1", proxy.port), timeout=30)
+            )
+            context = trusting(proxy.certificate)
+            waiting = stack.enter_context(
+                context.wrap_socket(plain, server_hostname=reverse_proxies.HOST)
+            )
+            # The body does not follow.
+            waiting.sendall(head.encode())
+        statuses = [
+            proxy.get("/api/version", **{"X-Test-Address": address}).status
+            for address in ("198.51.100.30", "198.51.100.31")
+        ]
+    assert statuses == [429, 200]
+
+
 def test_the_headers_of_an_untrusted_proxy_are_ignored(tmp_path: Path) -> None:
     database = create_catalog(tmp_path / "catalog.db")
     with (
@@ -344,7 +462,7 @@ def test_the_headers_of_an_untrusted_proxy_are_ignored(tmp_path: Path) -> None:
 
 
 def test_the_proxies_page_links_every_file() -> None:
-    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
-    linked = re.findall(r"\]\(\.\./(deploy/(?:nginx|caddy)/[^)]+)\)", page)
+    page = (ROOT / "docs/operate/proxies.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\(\.\./\.\./(deploy/(?:nginx|caddy)/[^)]+)\)", page)
     files = [*(DEPLOY / "nginx").iterdir(), *(DEPLOY / "caddy").iterdir()]
     assert sorted(linked) == sorted(str(path.relative_to(ROOT)) for path in files)

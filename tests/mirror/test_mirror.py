@@ -46,7 +46,16 @@ def test_refresh_without_changes_sends_etags_and_changes_nothing(
     changes = (f"{CHANGES}?limit=100", False)
     details = [(detail(path), has_etags) for path in upstream.documents]
     assert requests[:2] == [changes, (f"{SEARCH}?page=1&limit=100", False)]
-    assert sorted(requests[2:]) == details
+    assert sorted(each for each in requests[2:] if not each[0].endswith("/about")) == details
+
+
+def test_an_upstream_without_about_is_asked_for_it_once_a_run(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    for _ in range(2):
+        upstream.requests.clear()
+        mirror_summary(mirror_app, upstream.url)
+        assert sum(path.endswith("/about") for path in upstream.paths()) == 1
 
 
 COUNTS = {
@@ -92,7 +101,7 @@ def test_download_count_is_never_below_that_of_the_upstream(
 
 def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.put(document("acme/alarm"))
-    four_requests = threading.Barrier(4, timeout=10)
+    four_requests = threading.Barrier(4, timeout=60)
 
     def wait_for_others(path: str) -> None:
         if path.removeprefix("/api/v1/widgets/") in upstream.documents:
@@ -114,8 +123,16 @@ def test_widget_published_here_is_replaced_with_its_count_only_by_adopt(
         "Error: 1 widget failed; the rest is done.\n",
     )
     assert exported(app)["acme/clock"]["widget"]["displayName"] == "Mine"
-    summary = mirror_summary(app, upstream.url, "--adopt")
-    assert summary == "0 added, 1 changed, 2 unchanged, 0 failed, 0 gone."
+    refused = run_mirror(app, upstream.url, "--adopt")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "acme/clock is a local widget.\n"
+        "Error: Replace 1 widget with the upstream's? Standard input is not a terminal; use --yes "
+        "to confirm.\n",
+    )
+    assert exported(app)["acme/clock"]["widget"]["displayName"] == "Mine"
+    summary = mirror_summary(app, upstream.url, "--adopt", "--yes").splitlines()
+    assert summary[1].endswith(": 0 added, 1 changed, 2 unchanged, 0 failed, 0 gone.")
     versions = [each["version"] for each in exported(app)["acme/clock"]["versions"]]
     assert (versions, download_count(app)) == (["2.0.0", "1.0.0"], 7)
     assert mirror_summary(app, upstream.url) == UNCHANGED
@@ -132,7 +149,7 @@ def test_copy_from_another_upstream_is_replaced_only_by_adopt_and_keeps_installs
         assert result.exit_code == 1
         assert f"acme/clock: is a copy from {upstream.url}; --adopt replaces" in result.stderr
         assert download_count(mirror_app) == 9
-        mirror_summary(mirror_app, other.url, "--adopt")
+        mirror_summary(mirror_app, other.url, "--adopt", "--yes")
     assert download_count(mirror_app) == 102
 
 

@@ -58,8 +58,8 @@ def put_bundle(upstream: FakeUpstream, url: str) -> None:
 def assert_refused(app: Flask, upstream: FakeUpstream, internal: FakeUpstream, at: str) -> None:
     result = run_mirror(app, public_url(upstream), "--bundles")
     message = (
-        f"is at {at}, an address of the local network, which only an upstream that is there itself "
-        "may refer to."
+        f"is at {at}, an address of the local network: only an upstream on that network may refer "
+        "to it."
     )
     assert result.exit_code == 1
     assert message in result.stderr
@@ -180,4 +180,4 @@ def test_all_addresses_of_a_host_share_one_deadline(
             queued.setblocking(False)
             queued.connect_ex(address)
         result = run_mirror(mirror_app, f"http://many.example:{address[1]}")
-    assert result.stderr.endswith(": the server does not respond in time.\n")
+    assert result.stderr.endswith(": it did not respond within 0.1 s.\n")

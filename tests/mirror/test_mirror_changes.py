@@ -13,7 +13,7 @@ from flask import Flask
 from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
 
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 CREATED = "2025-01-01T00:00:00.000Z"
 
@@ -224,7 +224,7 @@ def test_upstream_with_another_response_is_mirrored_without_changes(
     monkeypatch: pytest.MonkeyPatch,
     response: Fault,
 ) -> None:
-    monkeypatch.setattr("catalog.mirror.fetch.MAX_WIDGETS", 100)
+    monkeypatch.setattr("catalog.mirror.lists.MAX_WIDGETS", 100)
     upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
     upstream.fail(CHANGES, *[response] * 20)
     assert mirror_summary(mirror_app, upstream.url).startswith("2 added, 0 changed, 0 unchanged")
@@ -260,7 +260,7 @@ def test_mirror_equals_its_upstream_after_changes_while_it_runs(
 ) -> None:
     rng = random.Random(seed)  # noqa: S311
     # One request at a time, so that the changes are the same in every run.
-    monkeypatch.setattr("catalog.mirror.fetch.WORKERS", 1)
+    monkeypatch.setattr("catalog.mirror.documents.WORKERS", 1)
     mirror_summary(mirror_app, original.url)
     for _ in range(4):
         original.on_request = lambda path: edit_at_random(original.app, rng)

@@ -21,7 +21,7 @@ from upstreams import CHANGES, SEARCH, detail
 from app import create_app
 from bench import generate
 from bench.words import WORDS
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 # With those below: two pages of the upstream's list, and three batches.
 GENERATED = 120

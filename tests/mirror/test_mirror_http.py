@@ -42,7 +42,7 @@ def upstream() -> Iterator[FakeUpstream]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Record the waits between retries, in seconds, instead of waiting."""
     waits: list[float] = []
-    monkeypatch.setattr("catalog.mirror.upstream.time.sleep", waits.append)
+    monkeypatch.setattr("time.sleep", waits.append)
     return waits
 
 
@@ -86,7 +86,7 @@ def test_long_retry_after_is_an_error(
     mirror_app: Flask, upstream: FakeUpstream, waits: list[float]
 ) -> None:
     upstream.fail(CLOCK, status(429, Retry_After="3600"))
-    assert "acme/clock: the response status is 429" in failure(mirror_app, upstream.url)
+    assert "acme/clock: it responded 429" in failure(mirror_app, upstream.url)
     assert (waits, upstream.paths().count(CLOCK)) == ([], 1)
 
 
@@ -122,7 +122,7 @@ def bomb(layers: int) -> bytes:
 def test_compressed_body_beyond_the_limit_is_refused_without_its_memory(
     mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
-    monkeypatch.setattr("catalog.mirror.upstream.MAX_RESPONSE_BYTES", 1_000_000)
+    monkeypatch.setattr("catalog.system.http_client.MAX_RESPONSE_BYTES", 1_000_000)
     # Imports all modules.
     mirror_summary(mirror_app, upstream.url)
     upstream.fail(CLOCK, body(bomb(layers), Content_Encoding=", ".join(["gzip"] * layers)))
@@ -138,21 +138,33 @@ def test_compressed_body_beyond_the_limit_is_refused_without_its_memory(
 def test_server_that_does_not_respond_times_out(
     mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    monkeypatch.setattr("catalog.mirror.connections.READ_SECONDS", 0.05)
+    monkeypatch.setattr("catalog.system.http_client.MAX_WAIT_SECONDS", 0.05)
     upstream.fail(CLOCK, *[silent] * 5)
-    assert TOO_SLOW in failure(mirror_app, upstream.url)
+    assert "acme/clock: it did not respond within 0.05 s." in failure(mirror_app, upstream.url)
     assert waits[-4:] == [0, 1, 2, 4]
 
 
-def test_unreachable_host_is_not_tried_again_for_each_request(
-    mirror_app: Flask, waits: list[float], monkeypatch: pytest.MonkeyPatch
+def test_an_upstream_that_refuses_connections_is_retried_once_for_all_requests(
+    mirror_app: Flask, waits: list[float]
 ) -> None:
-    # As if the time had passed.
-    monkeypatch.setattr("catalog.mirror.connections.MAX_UNREACHABLE_SECONDS", 0)
     url = f"http://127.0.0.1:{free_port()}"
-    reason = "cannot be mirrored: 127.0.0.1 cannot be reached."
-    assert failure(mirror_app, url) == f"Error: {url} {reason}\n"
-    assert waits == [0]
+    reason = "it cannot be reached: Connection refused."
+    assert failure(mirror_app, url) == f"Error: Cannot mirror {url}: {reason}\n"
+    # The changes were requested before the list.
+    assert waits == [0, 1, 2, 4]
+
+
+def test_the_host_of_many_bundles_is_retried_once_if_it_cannot_be_reached(
+    mirror_app: Flask, upstream: FakeUpstream, waits: list[float]
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    for number in range(12):
+        bundle = upstream.with_bundle(f"2.0.{number}", b"x%d" % number)
+        upstream.put(document(f"acme/w{number}", {**bundle, "bundleUrl": f"{url}/{number}.js"}))
+    message = failure(mirror_app, upstream.url, "--bundles")
+    assert message.count(": it cannot be reached: Connection refused.") == 12
+    # Each of the four workers may have begun before the first one gives up.
+    assert len(waits) <= 16
 
 
 @pytest.mark.parametrize("etag", ["x" * 2000, "a\tb", "\xfc"])
@@ -166,14 +178,15 @@ def test_unusable_etag_is_ignored(mirror_app: Flask, upstream: FakeUpstream, eta
 def test_connections_are_used_for_many_requests(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.put(*numbered(20))
     mirror_summary(mirror_app, upstream.url)
-    assert len(upstream.requests) == 23
+    # Two lists, the details, and one question for the about of a widget.
+    assert len(upstream.requests) == 24
     # One for the list, and four for the details.
     assert upstream.connections <= 5
     assert {headers["Accept-Encoding"] for _, headers in upstream.requests} == {"gzip"}
 
 
 SECONDS = 0.1
-TOO_SLOW = "the server does not respond in time"
+TOO_SLOW = "it did not respond within 0.1 s"
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = bytes.fromhex("1f8b08000000000000ff")
@@ -235,9 +248,7 @@ def test_retries_share_one_deadline(
 ) -> None:
     monkeypatch.setattr("catalog.mirror.upstream.MAX_RETRY_SECONDS", 0)
     # A retry waits until the deadline has passed.
-    monkeypatch.setattr(
-        "catalog.mirror.upstream.time.sleep", lambda _: upstream.stopping.wait(2 * SECONDS)
-    )
+    monkeypatch.setattr("time.sleep", lambda _: upstream.stopping.wait(2 * SECONDS))
     upstream.fail(SEARCH, *[status(503, Retry_After="1")] * 2)
     assert TOO_SLOW in failure(mirror_app, upstream.url)
     assert upstream.paths().count(SEARCH) <= 2

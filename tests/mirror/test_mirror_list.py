@@ -39,7 +39,7 @@ def page(*names: str, total: int) -> Fault:
 
 
 ENDLESS_LISTS = {
-    "the same page again and again": [page("acme/clock", "acme/notes", total=1_000_000)] * 300,
+    "the same page again and again": [page("acme/clock", "acme/notes", total=200_000)] * 300,
     "one new name on each page": [
         page("acme/clock", f"acme/n{number}", total=200) for number in range(300)
     ],
@@ -73,7 +73,7 @@ def test_lists_that_take_too_long_do_not_hold_up_the_next_upstream(
         monkeypatch.setattr("catalog.mirror.upstream.time", clock := Clock())
         upstream.on_request = lambda target: clock.jump(target, path)
         result = run(mirror_app, "mirror")
-    message = f"{upstream.url} cannot be mirrored: its lists take longer than 30 minutes."
+    message = f"Cannot mirror {upstream.url}: its lists take longer than 30 minutes."
     assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
     assert "other/new" in exported(mirror_app)
 
@@ -90,12 +90,6 @@ class Clock:
         return time.monotonic() + 3600 * self.hours
 
 
-def test_names_in_a_list_are_limited_in_length_and_number(
-    mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_in_a_list_is_limited_in_length(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.fail(SEARCH, page("acme/" + "n" * 1000, total=1))
     assert "is not that of a widget catalog" in run_mirror(mirror_app, upstream.url).stderr
-    monkeypatch.setattr("catalog.mirror.fetch.MAX_NAMES_LENGTH", 1000)
-    upstream.put(*numbered(120))
-    result = run_mirror(mirror_app, upstream.url)
-    assert "its names have more than 1000 characters" in result.stderr

@@ -38,7 +38,8 @@ def upstreams(app: Flask) -> list[list[str]]:
     """Return the cells of mirror status."""
     result = refresh(app, "status")
     assert (result.exit_code, result.stderr) == (0, "")
-    headings, *rows = [re.split("  +", line) for line in result.stdout.splitlines()]
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("The last run ")]
+    headings, *rows = [re.split("  +", line) for line in lines]
     names = ["UPSTREAM", "OPTIONS", "REFRESHED", "WIDGETS", "VERSIONS", "BUNDLES", "GONE"]
     assert headings == names
     return rows
@@ -77,13 +78,13 @@ def test_an_upstream_whose_copies_were_all_adopted_is_forgotten(
 ) -> None:
     mirror_summary(mirror_app, upstream.url)
     other.put(document("acme/clock"))
-    assert run_mirror(mirror_app, other.url, "--adopt").exit_code == 0
+    assert run_mirror(mirror_app, other.url, "--adopt", "--yes").exit_code == 0
     refused = refresh(mirror_app, "--adopt")
     assert (refused.exit_code, "--adopt needs a URL, since there" in refused.stderr) == (2, True)
     assert [row[0] for row in upstreams(mirror_app)] == sorted([upstream.url, other.url])
     other.put(document("lab/tide"))
-    result = run_mirror(mirror_app, other.url, "--adopt")
-    assert f"No copy from {upstream.url} is left; it is forgotten.\n" in result.stderr
+    result = run_mirror(mirror_app, other.url, "--adopt", "--yes")
+    assert f"Removed upstream {upstream.url}: it has no copies left.\n" in result.stderr
     assert [row[0] for row in upstreams(mirror_app)] == [other.url]
     assert refresh(mirror_app).exit_code == 0
     # One that has no copies yet is not.
@@ -99,7 +100,7 @@ def test_all_upstreams_are_refreshed_although_one_fails(
         each.put(document(f"new/at-{each.port}"))
     upstream.fail("/api/v1/widgets/search", status(404))
     result = refresh(mirror_app)
-    failure = f"Error: {upstream.url} cannot be mirrored: the response status is 404, not 200.\n"
+    failure = f"Error: Cannot mirror {upstream.url}: it responded 404.\n"
     assert (result.exit_code, result.stderr) == (
         1,
         f"Mirrored {other.url}: 1 added, 0 changed, 1 unchanged, 0 failed, 0 gone.\n{failure}",
@@ -115,7 +116,7 @@ def test_bundles_of_other_upstreams_are_not_downloaded(
     assert [path for path in upstream.paths() if "/bundles/" in path] == []
 
 
-def test_interrupted_first_run_is_remembered(
+def test_a_first_run_in_which_a_widget_failed_is_remembered(
     mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
 ) -> None:
     upstream.fail(detail("acme/clock"), body(b"[]"))
@@ -126,12 +127,11 @@ def test_interrupted_first_run_is_remembered(
     assert ": 1 added, 0 changed, 0 unchanged, 0 failed, 0 gone.\n" in refresh(mirror_app).stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["status"]])
-def test_without_an_upstream_a_url_is_needed(
-    mirror_app: Flask, tmp_path: Path, arguments: list[str]
-) -> None:
-    message = error_message(refresh(mirror_app, *arguments))
-    assert message == "There is no upstream yet; name its URL."
+def test_without_an_upstream_a_url_is_needed(mirror_app: Flask, tmp_path: Path) -> None:
+    assert error_message(refresh(mirror_app)) == "No upstream is known yet; specify its URL."
+    result = refresh(mirror_app, "status")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "There are no upstreams.\n")
+    assert refresh(mirror_app, "status", "--json").stdout == "[]\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,7 +139,7 @@ def test_options_to_remember_need_a_url(mirror_app: Flask, upstream: FakeUpstrea
     mirror_summary(mirror_app, upstream.url)
     result = refresh(mirror_app, "--scope", "acme", "--bundles")
     assert result.exit_code == 2
-    message = "--scope acme --bundles needs a URL; without one, the last options apply."
+    message = "--scope acme --bundles needs a URL; without one, the options of the last run apply."
     assert message in result.stderr
 
 
@@ -185,9 +185,9 @@ def test_status_shows_age_and_counts(mirror_app: Flask, upstream: FakeUpstream) 
 @pytest.mark.parametrize(
     ("option", "fate", "left"),
     [
-        ("--dry-run", "stay here, as widgets of this catalog", ["acme/clock", "lab/tide"]),
-        (None, "stay here, as widgets of this catalog", ["acme/clock", "lab/tide"]),
-        ("--delete", "are deleted", []),
+        ("--dry-run", "; 2 copies would become local widgets", ["acme/clock", "lab/tide"]),
+        (None, "; 2 copies are now local widgets", ["acme/clock", "lab/tide"]),
+        ("--delete", " and deleted its 2 copies", []),
     ],
 )
 def test_upstream_is_forgotten_and_its_copies_are_kept_or_deleted(
@@ -201,9 +201,14 @@ def test_upstream_is_forgotten_and_its_copies_are_kept_or_deleted(
     for url in (upstream.url, other.url):
         mirror_summary(mirror_app, url)
     url = upstream.url.replace("127.0.0.1", "localhost")
-    result = refresh(mirror_app, "forget", url, *([option] if option else []))
-    verb = "Would forget" if option == "--dry-run" else "Forgot"
-    expected = f"{verb} {upstream.url}; copies that {fate}: 2.\n"
+    if option == "--delete":
+        assert error_message(refresh(mirror_app, "forget", url, option)) == (
+            f"Delete 2 widgets and 2 versions that were copied from {upstream.url}? Standard input "
+            "is not a terminal; use --yes to confirm."
+        )
+    result = refresh(mirror_app, "forget", url, "--yes", *([option] if option else []))
+    verb = "Would remove" if option == "--dry-run" else "Removed"
+    expected = f"{verb} upstream {upstream.url}{fate}.\n"
     assert (result.exit_code, result.stderr) == (0, expected)
     assert list(exported(mirror_app)) == [*left, "other/clock"]
     is_known = upstream.url in [row[0] for row in upstreams(mirror_app)]
@@ -238,5 +243,8 @@ def test_changed_options_are_named(mirror_app: Flask, upstream: FakeUpstream) ->
     mirror_summary(mirror_app, upstream.url, "--scope", "acme")
     result = refresh(mirror_app, upstream.url, "--bundles")
     changed = "Remembered options changed from --scope acme to --bundles."
-    assert result.stderr.splitlines()[0] == changed
+    assert result.stderr.splitlines()[:2] == [
+        "Compared with the last run, this one drops --scope acme and adds 1 widget.",
+        changed,
+    ]
     assert "Remembered" not in refresh(mirror_app).stderr

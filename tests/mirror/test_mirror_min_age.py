@@ -50,6 +50,8 @@ def test_new_versions_are_held_back_and_named(mirror_app: Flask, upstream: FakeU
     ):
         lines = run(mirror_app, "mirror", *arguments).stderr.splitlines()
         assert lines == [*expected, f"Mirrored {upstream.url}: {summary}"]
+        # Once they were named, they are counted.
+        expected = ["2 versions are still held back; mirror status --json lists them."]
         assert numbers(mirror_app) == {"acme/clock": ["1.0.0"], "acme/none": []}
 
 

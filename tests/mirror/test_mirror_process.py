@@ -20,9 +20,9 @@ WIDGETS = 20
 # flask with small batches, so that few widgets make several.
 FLASK = """
 import sys
-from catalog.mirror import fetch
+from catalog.mirror import documents
 from flask.cli import main
-fetch.BATCH_SIZE = 6
+documents.BATCH_SIZE = 6
 sys.argv[0] = "flask"
 main()
 """
@@ -65,7 +65,8 @@ def test_killed_mirror_continues_and_ends_like_an_uninterrupted_one(
         assert exported(killed) == exported(whole)
         assert served_bundles(killed) == served_bundles(whole)
     assert stored_files(tmp_path / "a.db-bundles") == stored_files(tmp_path / "b.db-bundles")
-    assert len(stored_files(tmp_path / "b.db-bundles")) == WIDGETS
+    # Each bundle is stored twice: as it is, and compressed.
+    assert len(stored_files(tmp_path / "b.db-bundles")) == 2 * WIDGETS
 
 
 def kill_at(path: str, upstream: FakeUpstream, database: Path) -> None:
@@ -117,12 +118,12 @@ def test_interrupt_ends_the_command_without_waiting_for_responses(
     process.send_signal(signal.SIGINT)
     # The connection stays open for longer than these timeouts.
     try:
-        _, output = process.communicate(timeout=20)
+        _, output = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         # Python drops a KeyboardInterrupt in some places, such as a callback.
         process.send_signal(signal.SIGINT)
-        _, output = process.communicate(timeout=20)
-    message = "Interrupted; the next run continues from here.\n"
+        _, output = process.communicate(timeout=60)
+    message = "Interrupted. Run the same command again to continue.\n"
     assert (process.returncode, output) == (130, message)
 
 

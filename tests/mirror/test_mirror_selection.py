@@ -1,4 +1,4 @@
-"""widget-catalog mirror: --scope, --widget, --official and --sdk select what is copied."""
+"""widget-catalog mirror: --scope, --widget and --sdk select what is copied."""
 
 import json
 from collections.abc import Callable
@@ -31,8 +31,7 @@ def four_widgets(upstream: FakeUpstream) -> None:
 SELECTIONS = {
     "--scope acme --scope lab": ["acme/clock", "acme/notes", "lab/tide"],
     "--widget acme/notes --scope lab": ["acme/notes", "lab/tide"],
-    "--official": ["acme/clock", "acme/notes"],
-    "--sdk v2.4 --official": ["acme/notes"],
+    "--sdk v2.4 --scope acme": ["acme/notes"],
     "--sdk 1.4 --sdk 3.0.0": ["acme/clock", "ops/load"],
     "--sdk 1.4.0 --scope lab --widget acme/clock": ["acme/clock"],
 }
@@ -44,15 +43,16 @@ def test_only_selected_widgets_are_fetched(
 ) -> None:
     mirror_summary(mirror_app, upstream.url, *options.split())
     assert list(exported(mirror_app)) == selected
-    requested = [path for path in upstream.paths() if path not in (SEARCH, CHANGES)]
+    others = (SEARCH, CHANGES, "/about")
+    requested = [path for path in upstream.paths() if not path.endswith(others)]
     assert sorted(requested) == sorted(map(detail, selected))
 
 
 def test_list_is_read_for_the_selection_only(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    mirror_summary(mirror_app, upstream.url, "--scope=acme", "--official", "--sdk=2.0")
+    mirror_summary(mirror_app, upstream.url, "--scope=acme", "--sdk=2.0")
     searches = [path for path, _ in upstream.requests if SEARCH in path]
     assert searches == [
-        f"{SEARCH}?page=1&limit=100&scope=acme&compatSdk=2.0.0&official=true",
+        f"{SEARCH}?page=1&limit=100&scope=acme&compatSdk=2.0.0",
     ]
 
 
@@ -60,7 +60,7 @@ def test_list_is_read_for_the_selection_only(mirror_app: Flask, upstream: FakeUp
     ("options", "warnings"),
     [
         ("--scope none --scope lab --widget lab/none", ["--scope none", "--widget lab/none"]),
-        ("--scope lab --official", ["--scope lab", "--official"]),
+        ("--exclude acme/clcok --exclude acme/notes", ["--exclude acme/clcok"]),
         ("--sdk 9.0.0", ["--sdk 9.0.0"]),
     ],
 )
@@ -77,7 +77,7 @@ def test_changed_widgets_outside_the_selection_are_not_fetched(
     names = [path.split("/") for path in upstream.documents]
     entries = [{"scope": s, "name": n, "kind": "changed", "etag": '"e"'} for s, n in names]
     page = body(json.dumps({"changes": entries, "next": "t1", "more": False}).encode())
-    for option in ("--scope=lab", "--sdk=2.0.0", "--official"):
+    for option in ("--scope=lab", "--sdk=2.0.0", "--scope=acme"):
         upstream.fail(CHANGES, page)
         mirror_summary(mirror_app, upstream.url, option)
     assert list(exported(mirror_app)) == ["acme/clock", "acme/notes", "lab/tide"]
@@ -130,7 +130,7 @@ def test_excluded_widget_is_left_alone_by_every_run(
     [
         ("yank", "acme/clock@1.0.0"),
         ("unyank", "acme/clock@0.9.0"),
-        ("deprecate", "acme/clock@1.0.0", "Old."),
+        ("deprecate", "acme/clock@1.0.0", "--message", "Old."),
         ("undeprecate", "acme/clock@0.9.0"),
         ("describe", "acme/clock", "--icon", "mdi:clock"),
         ("official", "acme/clock"),
@@ -152,9 +152,9 @@ def test_copy_is_changed_here_only_after_it_is_excluded(
     assert exported(mirror_app) == before
     exclude = ("mirror", upstream.url, "--exclude", "acme/clock")
     planned = run(mirror_app, *exclude, "--dry-run").stderr
-    assert "acme/clock would become a widget of this catalog.\n" in planned
+    assert "acme/clock would become a local widget.\n" in planned
     assert run(mirror_app, *change).exit_code == 1
-    assert "acme/clock is now a widget of this catalog.\n" in run(mirror_app, *exclude).stderr
+    assert "acme/clock is now a local widget.\n" in run(mirror_app, *exclude).stderr
     assert run(mirror_app, *change).exit_code == 0
     changed = exported(mirror_app)
     assert changed != before
@@ -194,3 +194,14 @@ def test_only_the_newest_versions_for_each_sdk_are_copied(
     assert (run(mirror_app, "mirror").exit_code, numbers()) == (0, [])
     mirror_summary(mirror_app, upstream.url)
     assert numbers() == ["2.0.0", "1.1.0", "1.2.0", "1.0.0"]
+
+
+def test_a_mirror_of_all_versions_can_be_reduced_to_the_newest(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    versions = [version(f"{number}.0.0") for number in (1, 2, 3)]
+    upstream.put(document("acme/clock", *versions, createdAt=CREATED))
+    mirror_summary(mirror_app, upstream.url)
+    mirror_summary(mirror_app, upstream.url, "--newest", "1")
+    (left,) = exported(mirror_app)["acme/clock"]["versions"]
+    assert left["version"] == "3.0.0"

@@ -13,20 +13,23 @@ from mirrors import exported
 from upstreams import FakeUpstream, body
 
 from catalog.__main__ import cli
-from catalog.token_text import generate_token
+from catalog.domain.token_text import generate_token
 
 # A command for the URL of a service, and how it begins the message of an error.
 COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
-    "mirror": (lambda app, url, *options: run(app, "mirror", url, *options), "cannot be mirrored"),
+    "mirror": (
+        lambda app, url, *options: run(app, "mirror", url, *options),
+        "Cannot mirror {}: it cannot be reached",
+    ),
     "outdated": (
         lambda app, url, *options: run(
             app, "outdated", "-", "--sdk=1.0", "--server", url, *options, stdin="a/b@1.0.0"
         ),
-        "cannot be reached",
+        "{} cannot be reached",
     ),
     "health": (
         lambda app, url, *options: run(app, "health", url, *options),
-        "cannot be reached",
+        "{} cannot be reached",
     ),
 }
 
@@ -54,8 +57,8 @@ def test_certificate_is_refused_until_it_is_trusted(
     result = command(mirror_app, upstream.url)
     assert (result.exit_code, result.stderr) == (
         1,
-        f"Error: {upstream.url} {failure}: its certificate is not valid: self-signed certificate; "
-        "--ca is for a private authority.\n",
+        f"Error: {failure.format(upstream.url)}: its certificate is not valid: self-signed "
+        "certificate; --ca is for a private authority.\n",
     )
     assert command(mirror_app, upstream.url, "--ca", str(certificate)).exit_code == 0
     empty = certificate.with_name("empty.pem")
@@ -85,7 +88,9 @@ def test_certificate_of_another_host_is_refused(
     url = upstream.url.replace("127.0.0.1", "localhost")
     result = command(mirror_app, url, "--ca", str(certificate))
     assert result.exit_code == 1
-    assert f"{url} {failure}: its certificate is not valid: Hostname mismatch" in result.stderr
+    assert (
+        f"{failure.format(url)}: its certificate is not valid: Hostname mismatch" in result.stderr
+    )
     assert upstream.requests == []
 
 
@@ -106,8 +111,7 @@ def test_mirror_remembers_the_file(
     assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout
     certificate.unlink()
     assert run(mirror_app, "mirror").stderr == (
-        f"Error: {upstream.url} cannot be mirrored: {certificate} is not a PEM file of "
-        "certificates.\n"
+        f"Error: Cannot mirror {upstream.url}: {certificate} is not a PEM file of certificates.\n"
     )
 
 

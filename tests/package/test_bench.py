@@ -19,7 +19,7 @@ from bench.comparison import Comparison
 from bench.generate import FIXED_SCOPE, LONG_HISTORY, documents, write_catalog
 from bench.load import LoadError, Sample, measure
 from bench.workload import Request, Row
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 SIZE = 1000
 

@@ -82,9 +82,9 @@ def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
     for path in (ROOT / "deploy").rglob("*"):
         if path.is_file():
             expected[shared + str(path.relative_to(ROOT / "deploy"))] = path.read_bytes()
-    for name in ("requirements.txt", "docs/settings.md"):
+    for name in ("requirements.txt", "requirements/oidc.txt", "docs/operate/settings.md"):
         expected[shared + Path(name).name] = (ROOT / name).read_bytes()
-    assert wheel.stat().st_size < 650_000  # bytes
+    assert wheel.stat().st_size < 800_000  # bytes
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     installed = {name: body for name, body in contents.items() if ".dist-info/" not in name}
@@ -114,7 +114,7 @@ def test_the_installed_service_serves_and_lists_the_demo_catalog(
         start = json.loads(process.stdout.readline())
         pages = {}
         for path in ("/", "/docs", "/openapi.json", "/api/v1/widgets/search?q=weather"):
-            with urllib.request.urlopen(start["url"] + path, timeout=10) as response:
+            with urllib.request.urlopen(start["url"] + path, timeout=60) as response:
                 pages[path] = response.read()
         process.terminate()
     listed = run_in(tmp_path, programs / "python", "-m", "widget_catalog", "list", "weather")

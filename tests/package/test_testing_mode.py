@@ -10,15 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import document, version
+from builders import document, png, version
 from conftest import ROOT, Server, run_here, run_on, wait_for_end
 
-from catalog.token_text import generate_token
+from catalog.domain.token_text import generate_token
 from pytest_widget_catalog.catalog import Catalogs, WidgetCatalog, WidgetCatalogError
 
 SERVE = [sys.executable, "-m", "catalog", "serve", "--testing"]
@@ -146,6 +146,45 @@ def test_widgets_and_versions_are_changed_and_deleted(catalog: WidgetCatalog) ->
         catalog.yank("acme/clock@1.0.0")
 
 
+def test_readme_links_and_picture_of_a_widget_are_set_and_removed(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    picture = png()
+    catalog.describe(
+        "acme/clock", readme="# Clock", homepage="https://acme.example/", picture=picture
+    )
+    catalog.describe("acme/clock", description="Tells the time.")
+    about = detail(catalog, f"{CLOCK}/about")
+    assert (about["readme"], about["homepage"]) == ("# Clock", "https://acme.example/")
+    assert send(catalog, about["picture"]["url"].removeprefix(catalog.url))[1] == picture
+    (shown,) = detail(catalog, "/api/v1/widgets/search?include=picture")["widgets"]
+    assert (shown["description"], shown["picture"]["url"]) == (
+        "Tells the time.",
+        about["picture"]["url"],
+    )
+    catalog.describe("acme/clock", readme=None, picture=b"")
+    about = detail(catalog, f"{CLOCK}/about")
+    assert (about["readme"], about["picture"]) == (None, None)
+    assert about["homepage"] == "https://acme.example/"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"listed": False}, "describe can set description, displayName, homepage, icon"),
+        ({"homepage": "ftp://x"}, "homepage must be"),
+        ({"displayName": None}, "displayName must be"),
+        ({"picture": b"GIF89a"}, "picture"),
+    ],
+)
+def test_an_invalid_description_changes_nothing(
+    catalog: WidgetCatalog, fields: dict[str, Any], message: str
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    with pytest.raises(WidgetCatalogError, match=message):
+        catalog.describe("acme/clock", **{"readme": "x", **fields})
+    assert detail(catalog, f"{CLOCK}/about")["readme"] is None
+
+
 def test_requests_are_recorded_with_query_headers_and_status(catalog: WidgetCatalog) -> None:
     catalog.publish("acme/clöck", "1.0.0")
     send(catalog, f"{SEARCH}?q=a+b&scope=&q=c", Accept="application/json")
@@ -169,6 +208,7 @@ def test_requests_fail_as_often_as_requested_and_are_not_counted(catalog: Widget
         response, body = send(catalog, CLOCK, "POST")
         assert (response.status, response.headers["Retry-After"]) == (503, "7")
         assert response.headers["Access-Control-Allow-Origin"] == "*"
+        assert response.headers["Access-Control-Expose-Headers"] == "ETag, Retry-After"
         assert json.loads(body) == {"error": "The test suite requested this failure."}
     catalog.drop_connection(path=CLOCK)
     assert status_of(catalog, SEARCH) == 200
@@ -242,6 +282,42 @@ def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     assert (catalog.installs("acme/clock"), catalog.requests) == (0, [])
 
 
+def test_forty_delayed_reads_and_installs_hold_up_neither_others_nor_control_requests(
+    catalog: WidgetCatalog,
+) -> None:
+    for name in ("clock", "map"):
+        catalog.publish(f"acme/{name}", "1.0.0")
+    catalog.delay(600, path=CLOCK)
+    host, port = catalog.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        for method in ("GET", "POST") * 20:
+            connection = socket.create_connection((host, int(port)), timeout=30)
+            stack.enter_context(closing(connection))
+            connection.sendall(f"{method} {CLOCK} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        while len(control(catalog, "requests")[1]["waiting"]) < 40:
+            pass
+        assert status_of(catalog, CLOCK.replace("clock", "map"), "POST") == 200
+        assert status_of(catalog, "/docs") == 200
+        assert catalog.installs("acme/map") == 1
+        assert catalog.installs("acme/clock") == 0
+
+
+def test_a_server_that_does_not_respond_is_reported_by_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = WidgetCatalog(tmp_path)
+    monkeypatch.setattr("pytest_widget_catalog.catalog.CONTROL_TIMEOUT", 0.5)
+    os.kill(catalog.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(WidgetCatalogError) as raised:
+            catalog.clear_requests()
+    finally:
+        os.kill(catalog.pid, signal.SIGCONT)
+    catalog.close()
+    message = "The server of widget-catalog did not respond to clear within 0.5 seconds."
+    assert str(raised.value) == message
+
+
 def test_without_a_path_the_delay_of_every_path_ends(catalog: WidgetCatalog) -> None:
     catalog.delay(3600, SEARCH)
     catalog.delay(0)
@@ -288,7 +364,7 @@ def test_a_catalog_can_be_made_of_documents_and_of_files(
         other.reset()
         assert (total(other), total(catalog)) == (33, 1)
     demo = catalogs.save(start="demo")
-    bundles = Path(f"{demo}-bundles").iterdir()
+    bundles = Path(f"{demo}-bundles").glob("?" * 64)
     assert all(path.name == hashlib.sha256(path.read_bytes()).hexdigest() for path in bundles)
     sources: list[Any] = [
         [weather, document("acme/map")],

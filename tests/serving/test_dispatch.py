@@ -5,13 +5,14 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from conftest import Limits, Server, import_demo
 
 from app import create_app
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
+from catalog.store.connection.sqlite import DeadlineExceeded, fetch_all, fetch_one, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -74,16 +75,15 @@ def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
     catalog.close()
 
 
-@pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
-def test_a_fetch_past_the_deadline_is_aborted(
-    database: Path, fetch: Callable[[sqlite3.Cursor], object]
+@pytest.mark.parametrize("fetch", [fetch_one, fetch_all])
+def test_a_read_past_the_deadline_is_aborted(
+    database: Path, fetch: Callable[[sqlite3.Connection, str], object]
 ) -> None:
     catalog = Database(database)
-    catalog.deadline.set(60)
-    cursor = catalog.reader().execute(LONG_READ)
+    connection = catalog.reader()
     catalog.deadline.set(0)
     with pytest.raises(DeadlineExceeded):
-        fetch(cursor)
+        fetch(connection, LONG_READ)
     catalog.close()
 
 
@@ -170,29 +170,31 @@ def test_a_long_request_that_has_waited_for_its_deadline_is_not_begun(
 
 
 # A search for "slow" exceeds the budgets of the I/O thread and of the quick thread, and waits for a
-# lock on the long thread; one for "quick" waits on the quick thread; one for "broken" fails. The
-# log has a line for each attempt.
+# lock on the long thread; one for "quick" waits on the quick thread; one for "broken" fails, and
+# one for "fatal" would end the quick thread. The log has a line for each attempt.
 MAKE_SLOW = """
-import fcntl, flask, gc, catalog.api.v1
+import fcntl, flask, gc, catalog.api.v1.lists
+from catalog.store.connection.sqlite import fetch_all
 gc.disable()
-find_widgets = catalog.api.v1.find_widgets
-def find_slowly(connection, query):
-    if query.q.startswith(("slow", "quick", "broken")):
+find_widgets = catalog.api.v1.lists.find_widgets
+def find_slowly(connection, query, *others):
+    if query.q.startswith(("slow", "quick", "broken", "fatal")):
         deadline = flask.current_app.extensions["database"].deadline
         thread = "io" if deadline.on_io_thread else "long" if deadline.is_final else "quick"
         with open({log!r}, "a") as log:
             log.write(thread + " " + query.q + "\\n")
-        rows = connection.execute("SELECT scope FROM widget")
-        rows.fetchone()
+        fetch_all(connection, "SELECT scope FROM widget")
         if query.q.startswith("broken"):
             raise ValueError
         if thread == "io" or (thread == "quick" and query.q.startswith("slow")):
             deadline.set_budget(-1)
             connection.check_deadline()
+        if query.q.startswith("fatal"):
+            raise SystemExit
         with open({lock!r}) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
-    return find_widgets(connection, query)
-catalog.api.v1.find_widgets = find_slowly
+    return find_widgets(connection, query, *others)
+catalog.api.v1.lists.find_widgets = find_slowly
 """
 
 
@@ -315,6 +317,122 @@ def test_a_client_waits_for_one_request_of_another_client(
     assert any("other" in query for query in slow_search.attempts(thread)[:3])
 
 
+RESET = struct.pack("ii", 1, 0)
+
+
+def reset(connection: http.client.HTTPConnection) -> None:
+    """Close the connection so that the server learns at once that nobody can receive."""
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    connection.close()
+
+
+def test_a_queued_read_is_skipped_if_its_client_has_left(
+    database: Path, slow_search: SlowSearch, send: Send
+) -> None:
+    with serving(database, **slow_search.settings()) as server:
+        blocking = send(server, f"{QUICK_SEARCH}-blocking")
+        left = send(server, f"{QUICK_SEARCH}-left")
+        half_closed = send(server, f"{QUICK_SEARCH}-half-closed")
+        # A later request has its response, so the service has read the earlier ones.
+        assert server.request("GET", "/api/version")[0].status == 200
+        reset(left)
+        half_closed.sock.shutdown(socket.SHUT_WR)
+        slow_search.release()
+        assert statuses([blocking, half_closed]) == [200, 200]
+    assert slow_search.attempts("quick") == ["quick-blocking", "quick-half-closed"]
+
+
+def test_an_install_runs_although_its_client_has_left(database: Path, send: Send) -> None:
+    with (
+        serving(database) as server,
+        closing(sqlite3.connect(database, isolation_level=None)) as other,
+    ):
+        before = count(server)
+        other.execute("BEGIN IMMEDIATE")
+        first, left = (send(server, CLOCK, method="POST") for _ in range(2))
+        assert server.request("GET", "/api/version")[0].status == 200
+        reset(left)
+        other.execute("ROLLBACK")
+        assert statuses([first, send(server, CLOCK, method="POST")]) == [200, 200]
+        assert count(server) == before + 3
+
+
+def test_an_error_that_escapes_a_thread_closes_the_connection(
+    database: Path, slow_search: SlowSearch, send: Send
+) -> None:
+    with Server(database, **slow_search.settings()) as server:
+        fatal = send(server, "/api/v1/widgets/search?q=fatal")
+        with pytest.raises(http.client.RemoteDisconnected):
+            fatal.getresponse()
+        # The thread handles the next request.
+        slow_search.release()
+        assert server.request("GET", QUICK_SEARCH)[0].status == 200
+
+
+@pytest.mark.parametrize("name", ["bundle.js", "picture"])
+def test_a_file_is_not_sent_by_the_io_thread(
+    database: Path, slow_search: SlowSearch, send: Send, name: str
+) -> None:
+    path = f"{CLOCK}/1.0.0/bundle.js" if name == "bundle.js" else f"{CLOCK}/picture"
+    with serving(database, **slow_search.settings()) as server:
+        expected = server.request("GET", path)[0].status
+        waiting = [send(server, QUICK_SEARCH), send(server, path)]
+        for _ in range(3):
+            assert server.request("GET", "/api/version")[0].status == 200
+        assert not select.select([waiting[1].sock], [], [], 0)[0]
+        slow_search.release()
+        assert statuses(waiting) == [200, expected]
+
+
+HOT_SEARCH = "/api/v1/widgets/search?q=weather"
+COLD_SEARCH = "/api/v1/widgets/search?q=clock"
+
+
+@pytest.mark.parametrize("is_proxied", [False, True], ids=["by address", "behind a proxy"])
+def test_reads_beyond_32_that_wait_are_503_for_their_client_only(
+    database: Path, slow_search: SlowSearch, send: Send, is_proxied: bool
+) -> None:
+    # Behind a proxy, one client can open all connections.
+    proxied = {"CATALOG_TRUSTED_PROXY": "127.0.0.1", "CATALOG_MAX_CONNECTIONS": "100"}
+    settings = slow_search.settings() | (proxied if is_proxied else {})
+
+    def send_as(client: int, path: str, method: str = "GET") -> http.client.HTTPConnection:
+        if is_proxied:
+            return send(server, path, method=method, X_Forwarded_For=f"192.0.2.{client}")
+        return send(server, path, f"127.0.0.{client}", method)
+
+    with serving(database, **settings) as server:
+        assert statuses([send_as(2, HOT_SEARCH)]) == [200]
+        waiting = [send_as(1, f"{QUICK_SEARCH}-{number}") for number in range(100)]
+        # This response is sent at once, so the service has read all of them.
+        assert statuses(waiting[-1:]) == [503]
+        # Other clients are not affected, and neither is a response from the cache or an install.
+        assert statuses([send_as(2, HOT_SEARCH), send_as(2, COLD_SEARCH)]) == [200, 200]
+        assert statuses([send_as(1, HOT_SEARCH), send_as(1, CLOCK, "POST")]) == [200, 200]
+        # The I/O thread does not even begin a read that could not wait for another thread.
+        refused = send_as(1, "/api/v1/widgets/search?q=map").getresponse()
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
+        assert json.loads(refused.read()) == {
+            "error": "Too many requests of this client are waiting."
+        }
+        slow_search.release()
+        # While 32 wait, the quick thread may already handle another one.
+        assert 99 - statuses(waiting[:-1]).count(503) in (32, 33)
+
+
+def test_files_do_not_count_as_waiting_reads(
+    database: Path, slow_search: SlowSearch, send: Send
+) -> None:
+    with serving(database, **slow_search.settings()) as server:
+        style = re.search(rb'href="(/static/[^"]+[.]css)"', server.request("GET", "/")[1])
+        assert style is not None
+        waiting = [send(server, QUICK_SEARCH)]
+        waiting += [send(server, style[1].decode()) for _ in range(100)]
+        waiting.append(send(server, "/docs"))
+        slow_search.release()
+        assert statuses(waiting) == [200] * 102
+
+
 @pytest.mark.parametrize(
     ("path", "io_attempts"),
     [
@@ -354,8 +472,8 @@ IN_ONE_TURN = b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n"
 def test_another_client_is_read_before_the_flood_of_one(
     database: Path, limits: Limits, is_connected: bool
 ) -> None:
-    # A client has one request in a turn, whose own time does not end it.
-    settings = limits.set("serving.event_loop", CLIENT_TIME=1e-9, TURN_TIME=60)
+    # A turn serves one connection.
+    settings = limits.set("serving.event_loop", TURN_TIME=1e-9)
     with Server(database, CATALOG_LOG_LEVEL="info", **settings) as server, ExitStack() as stack:
 
         def connect(client: str) -> socket.socket:
@@ -386,7 +504,7 @@ def test_another_client_is_read_before_the_flood_of_one(
         for connection in flood:
             receive(connection, 20)
         server.process.terminate()
-        output, _ = server.process.communicate(timeout=20)
+        output, _ = server.process.communicate(timeout=60)
     clients = [line.split()[1] for line in output.splitlines()[30 + is_connected :]]
     assert len(clients) == 601
     # A connection is accepted at the end of a turn, and read in the next one.
@@ -417,6 +535,37 @@ def test_only_installs_wait_for_an_install_that_waits_for_another_process(
         other.execute("ROLLBACK")
         assert statuses(waiting) == [200] * 3
         assert count(server) == before + 3
+
+
+# The state after an install has waited in vain for another process.
+STALLED = """
+from catalog.store.connection.database import Database
+initialize = Database.__init__
+def initialize_stalled(database, *arguments, **keywords):
+    initialize(database, *arguments, **keywords)
+    database._is_stalled = True
+Database.__init__ = initialize_stalled
+"""
+
+
+def test_after_one_install_timed_out_a_later_one_still_waits(
+    database: Path, limits: Limits, send: Send
+) -> None:
+    limits.set_busy_timeout(60_000)
+    with (
+        serving(database, **limits.run(STALLED)) as server,
+        closing(sqlite3.connect(database, isolation_level=None)) as other,
+    ):
+        before = count(server)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [send(server, CLOCK, method="POST") for _ in range(2)]
+        # Long enough for a refusal to arrive, if there is one.
+        for path in PATHS:
+            assert server.request("GET", path)[0].status == 200, path
+        assert count(server) == before
+        other.execute("ROLLBACK")
+        assert statuses(waiting) == [200] * 2
+        assert count(server) == before + 2
 
 
 def test_after_one_install_timed_out_the_queued_ones_are_refused_without_a_wait(

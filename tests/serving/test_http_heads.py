@@ -8,7 +8,7 @@ from hostile_heads import exchange
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.serving.http_parser import Parser
+from catalog.serving.http_parser import HttpRequest
 
 # For a head of 16 kB. With the parser of waitress, each of these took seconds.
 CPU_LIMIT = 0.5  # seconds
@@ -40,12 +40,12 @@ def test_a_long_run_of_one_byte_costs_little_cpu_time(
     assert cpu < CPU_LIMIT
 
 
-def parse(*pieces: bytes) -> tuple[Parser, int]:
+def parse(*pieces: bytes) -> tuple[HttpRequest, int]:
     """Give the pieces to a parser; return it and the number of bytes that it used."""
-    parser, used = Parser(MAX_BODY), 0
+    parser, used = HttpRequest(MAX_BODY), 0
     for piece in pieces:
-        while piece and not parser.completed:
-            count = parser.received(piece)
+        while piece and not parser.is_complete:
+            count = parser.receive(piece)
             piece, used = piece[count:], used + count
     return parser, used
 
@@ -74,7 +74,7 @@ def test_a_large_request_is_parsed_or_refused_in_little_cpu_time(pieces: list[by
     started = time.thread_time()
     parser, _ = parse(*pieces)
     cpu = time.thread_time() - started
-    assert parser.completed
+    assert parser.is_complete
     assert cpu < LARGE_CPU_LIMIT
 
 
@@ -105,7 +105,7 @@ def test_any_bytes_are_parsed_or_refused_however_they_are_cut(data: bytes, size:
     assert bool(whole.error) == bool(pieces.error)
     if not whole.error:
         assert used == used_of_pieces
-        for name in ("command", "path", "query", "headers", "completed"):
+        for name in ("method", "path", "query", "headers", "is_complete"):
             assert getattr(whole, name) == getattr(pieces, name)
         whole.body.seek(0)
         pieces.body.seek(0)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from serving.test_malformed_http import BAD_REQUESTS, TOO_LARGE, UNUSUAL_BUT_VALID
 
-from catalog.serving.http_parser import Parser
+from catalog.serving.http_parser import HttpRequest
 from catalog.serving.http_syntax import percent_encoded
 
 httptools = pytest.importorskip("httptools")
@@ -38,17 +38,17 @@ def pieces_of(data: bytes, size: int) -> Iterator[bytes]:
 
 def read(data: bytes, size: int) -> Message:
     """What the parser of the service reads."""
-    parser = Parser(MAX_BODY)
+    parser = HttpRequest(MAX_BODY)
     for piece in pieces_of(data, size):
-        while piece and not parser.completed:
-            piece = piece[parser.received(piece) :]
+        while piece and not parser.is_complete:
+            piece = piece[parser.receive(piece) :]
     parser.body.seek(0)
     return Message(
-        parser.command,
+        parser.method,
         parser.request_uri,
         parser.headers,
         parser.body.read(),
-        parser.completed and not parser.error,
+        parser.is_complete and not parser.error,
         parser.error.message if parser.error else "",
     )
 
@@ -120,6 +120,7 @@ FIELDS += [b"Content-Type: text/plain", b"Keep-Alive: 5", b"TE: trailers", b"!#$
 LENGTHS = [b"Content-Length: 5", b"content-length:\t5 ", b"Content-Length: 005"]
 CHUNKED = [b"Transfer-Encoding: chunked", b"transfer-encoding:\tChunked\t"]
 CHUNKS = [b"5\r\nhello\r\n", b"1;a=b\r\nx\r\n", b'2;a="b c";d\r\nxy\r\n', b"00a\r\n0123456789\r\n"]
+CHUNKS += [b"3 ;a\t= b\r\nxyz\r\n"]
 LAST = [b"0\r\n\r\n", b"000;x\r\n\r\n", b"0\r\nX: y\r\nZ:\r\n\r\n"]
 BYTES = [
     b"\r\n",
@@ -165,6 +166,7 @@ def generate(rng: Random) -> bytes:
 EXCEPTIONS = {
     "raw bytes over 127 in the target, as curl sends them": re.compile(rb"[^\r]*[\x80-\xff]"),
     "a method that is not registered": re.compile(rb"(?!(%s) )" % b"|".join(METHODS)),
+    "white space in chunk extensions": re.compile(rb"(?s).*\r\n[0-9A-Fa-f]+[^\r]*[ \t]"),
     "a tab after chunked": re.compile(rb"(?is).*\r\ntransfer-encoding:[ \t]*chunked *\t"),
 }
 

@@ -37,7 +37,7 @@ def logged(database: Path) -> Logged:
         server = Server(database, **{"CATALOG_LOG_LEVEL": "info", **settings})
         use(server)
         server.process.terminate()
-        out, err = server.process.communicate(timeout=10)
+        out, err = server.process.communicate(timeout=60)
         assert server.process.returncode == 0
         return out.splitlines(), err
 
@@ -45,7 +45,7 @@ def logged(database: Path) -> Logged:
 
 
 def send(server: Server, data: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(data)
         while connection.recv(65536):
             pass
@@ -65,14 +65,14 @@ def test_a_line_has_time_client_request_status_size_and_duration(
     def use(server: Server) -> None:
         sizes.append(len(server.request("GET", f"{SEARCH}?q=clock&limit=1")[1]))
         server.request("POST", CLOCK)
-        server.request("HEAD", "/api/health")
+        server.request("HEAD", "/api/version")
         server.request("GET", "/api/v1/nowhere")
 
     lines, errors = logged(use)
     patterns = [
         rf"{TIME} 127\.0\.0\.1 GET {SEARCH}\?q=clock&limit=1 200 {sizes[0]} \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 POST {CLOCK} 200 17 \d+\.\d",
-        rf"{TIME} 127\.0\.0\.1 HEAD /api/health 200 0 \d+\.\d",
+        rf"{TIME} 127\.0\.0\.1 HEAD /api/version 200 0 \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 GET /api/v1/nowhere 404 46 \d+\.\d",
     ]
     # An install is logged by another thread than reads, so the order may differ.
@@ -80,6 +80,24 @@ def test_a_line_has_time_client_request_status_size_and_duration(
     for pattern in patterns:
         assert any(re.fullmatch(pattern, line) for line in lines), (pattern, lines)
     assert errors == ""
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("info", ["503"]), ("debug", ["200", "200", "503"]), ("warning", ["503"])],
+)
+def test_successful_health_checks_are_logged_at_the_level_debug_only(
+    logged: Logged, database: Path, level: str, expected: list[str]
+) -> None:
+    def use(server: Server) -> None:
+        for method in ("GET", "HEAD"):
+            server.request(method, "/api/health")
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("DROP TABLE widget")
+        server.request("GET", "/api/health")
+
+    lines, _ = logged(use, CATALOG_LOG_LEVEL=level)
+    assert [line.split(" ")[4] for line in lines if "/api/health " in line] == expected
 
 
 def test_requests_that_the_server_refuses_are_logged(logged: Logged) -> None:
@@ -208,7 +226,7 @@ def test_lines_that_are_not_read_in_time_are_dropped_and_counted(database: Path)
     text = os.read(output.fileno(), 1 << 20).decode()
     assert server.request("GET", "/api/version")[0].status == 200
     server.process.terminate()
-    text += server.process.communicate(timeout=10)[0]
+    text += server.process.communicate(timeout=60)[0]
     counts = re.findall(
         r"^(\d+) lines? w.* lost: the log was not read in time\.$", text, re.MULTILINE
     )
@@ -233,11 +251,11 @@ def test_a_service_whose_log_is_a_socket_that_is_not_read_responds_and_ends(
         )
         writing.close()
         url = output.readline().split()[-1]
-        with urllib.request.urlopen(f"{url}/api/version", timeout=10):
+        with urllib.request.urlopen(f"{url}/api/version", timeout=60):
             assert " GET /api/version 200 " in output.readline()
         # More than the buffer of a socket takes.
         for _ in range(300):
-            with urllib.request.urlopen(f"{url}/api/version?{'a' * 1_900}", timeout=10) as response:
+            with urllib.request.urlopen(f"{url}/api/version?{'a' * 1_900}", timeout=60) as response:
                 assert response.status == 200
         process.terminate()
         assert process.wait(10) == 0

@@ -7,6 +7,8 @@ from contextlib import suppress
 import pytest
 from conftest import Server
 
+from catalog.serving.http_syntax import MAX_HEAD
+
 CLOCK = b"/api/v1/widgets/acme/clock"
 HOST = b"Host: localhost\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -15,7 +17,7 @@ SMUGGLED = b"0\r\n\r\nGET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def talk(server: Server, sent: bytes) -> bytes:
     """Send these bytes and return all that the server sends until it closes the connection."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -64,6 +66,8 @@ BAD_REQUEST_LINES = {
     "tab for a space": head(b"GET\t" + CLOCK + b" HTTP/1.1"),
     "nine empty lines": b"\r\n" * 9 + head(),
     "line ended by LF": head().replace(b"\r\n", b"\n", 1),
+    "all lines ended by LF": head().replace(b"\r\n", b"\n"),
+    "incomplete, but a line ended by LF": b"GET " + CLOCK + b" HTTP/1.1\n",
     "no version": head(b"GET " + CLOCK),
     "version 2": head(b"GET " + CLOCK + b" HTTP/2.0"),
     "lower case": head(b"get " + CLOCK + b" HTTP/1.1"),
@@ -200,6 +204,10 @@ TOO_LARGE = {
     "path": (LONG_PATH, 414),
     "query": (LONG_QUERY, 414),
     "one header": (head(fields, b"X: " + b"a" * 100_000 + b"\r\n"), 431),
+    "a head of 16 KiB and a byte": (
+        head(fields, b"X: " + b"y" * (MAX_HEAD + 1 - len(head(fields, b"X: \r\n"))) + b"\r\n"),
+        431,
+    ),
     "101 headers": (head(fields, b"X: y\r\n" * 100), 431),
     "a megabyte of nothing": (b"a" * 1_000_000, 414),
 }
@@ -234,6 +242,7 @@ def test_a_refusal_has_cors_and_cache_headers_under_the_public_api_only(
     response = talk(server, sent)
     parse_error(response)
     assert response.count(b"Access-Control-Allow-Origin: *\r\n") == is_public
+    assert response.count(b"Access-Control-Expose-Headers: ETag, Retry-After\r\n") == is_public
     assert response.count(b"Cache-Control: no-cache\r\n") == is_public
 
 
@@ -257,6 +266,9 @@ UNUSUAL_BUT_VALID = {
     "a value that contains a header name": health(b"Referer: http://a/?transfer-encoding: x\r\n"),
     "an empty header": health(b"X:\r\n"),
     "a header of every permitted character": health(b"!#$%&'*+-.^`|~09azAZ: \t!\"~\x80\xff\r\n"),
+    "a head of exactly 16 KiB": health(
+        b"X: " + b"y" * (MAX_HEAD - len(health(b"X: \r\n"))) + b"\r\n"
+    ),
     "100 headers": health(b"X: y\r\n" * 99),
     "a length between spaces": post(b"Content-Length: \t 5 \t\r\nConnection: close\r\n") + b"hello",
     "a length with an underscore": post(b"Content_Length: 5\r\nConnection: close\r\n"),
@@ -266,6 +278,9 @@ UNUSUAL_BUT_VALID = {
     "a chunk size with zeros": last_chunks(b"0000000000000005\r\nhello\r\n00\r\n\r\n"),
     "500 chunks of a byte": last_chunks(b"1\r\na\r\n" * 500 + b"0\r\n\r\n"),
     "chunk extensions": last_chunks(b'5;a;b=c;d="e f"\r\nhello\r\n0;a\r\n\r\n'),
+    "spaces in chunk extensions": last_chunks(
+        b'5 ; a\t=  b ;c = "d" ; e\r\nhello\r\n0\t;a\r\n\r\n'
+    ),
     "a chunk extension of 5 kB": last_chunks(LONG_EXTENSION + b"0\r\n\r\n"),
     "100 trailers": last_chunks(b"0\r\n" + b"X: y\r\n" * 100 + b"\r\n"),
 }

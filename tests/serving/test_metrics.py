@@ -6,16 +6,17 @@ import re
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import Limits, create_demo, run_here, run_on
+from conftest import Limits, create_catalog, create_demo, run_here, run_on
 from prometheus_client.parser import text_string_to_metric_families
 from scrapes import MeasuredServer, documented, get, run_promtool
 
 from app import create_app
+from catalog.serving.metrics_server import MAX_CONNECTIONS
 
 WIDGET = "/api/v1/widgets/acme/clock"
 WIDGET_ROUTE = "/api/v1/widgets/{scope}/{name}"
@@ -30,7 +31,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServe
     """A service with metrics whose writes do not wait long for a lock."""
     folder = tmp_path_factory.mktemp("metrics")
     limits = Limits(folder)
-    environment = limits.set_busy_timeout(20)
+    environment = {**limits.set_busy_timeout(20), "CATALOG_BACKUPS": str(folder)}
     with MeasuredServer(create_demo(folder / "catalog.db"), **environment) as server:
         server.request("GET", "/api/v1/widgets/search")
         server.request("POST", WIDGET)
@@ -100,7 +101,7 @@ HOSTILE = [
 def send_hostile(port: int, word: bytes) -> None:
     """Send requests that contain the word in every place, and read the responses."""
     for head in HOSTILE:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(head.replace(b"%s", word).replace(b"%%", b"%"))
             client.sendall(b"Connection: close\r\n\r\n")
             while client.recv(65536):
@@ -145,7 +146,7 @@ def test_connections_and_the_sizes_of_the_files_are_measured(measured: MeasuredS
     sizes = {"database": measured.database.stat().st_size, "wal": wal.stat().st_size}
     for name, size in sizes.items():
         assert measured.value(f"widget_catalog_{name}_size_bytes") == size > 0
-    with socket.create_connection(("127.0.0.1", measured.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", measured.port), timeout=60) as client:
         client.sendall(b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.recv(65536)
         assert measured.value("widget_catalog_open_connections") >= 1
@@ -199,18 +200,23 @@ def test_an_address_in_use_is_an_error(
     host, port = measured.metrics_address()
     monkeypatch.setenv("CATALOG_METRICS", f"{host}:{port}")
     result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
-    message = f"CATALOG_METRICS {host}:{port} cannot be served on: Address already in use."
+    message = f"Cannot serve CATALOG_METRICS on {host}:{port}: Address already in use."
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
 
 
-def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
+def test_the_time_of_the_newest_backup_of_each_kind_is_a_metric(tmp_path: Path) -> None:
     database, backups = create_demo(tmp_path / "catalog.db"), tmp_path / "backups"
     backups.mkdir()
     name = "widget_catalog_last_backup_timestamp_seconds"
     with MeasuredServer(database, CATALOG_BACKUPS=str(backups)) as server:
-        assert server.value(name) == 0
+        assert server.value(name, kind="database") == 0
+        assert server.scrape()[name, (("kind", "pack"),)] == 0
         for number, file in enumerate(
-            ("catalog-20250102T030405Z.db", "catalog-20250101T030405Z.pack")
+            (
+                "catalog-20250101T030405Z.pack",
+                "catalog-20250101T030405Z.db",
+                "catalog-20250102T030405Z.db",
+            )
         ):
             (backups / file).touch()
             os.utime(backups / file, (1000 + number, 1000 + number))
@@ -219,14 +225,46 @@ def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
         future = backups / "catalog-21000101T030405Z.db"
         future.touch()
         os.utime(future, (4_102_455_845, 4_102_455_845))
-        assert server.value(name) == 1001
+        assert (server.value(name, kind="database"), server.value(name, kind="pack")) == (
+            1002,
+            1000,
+        )
+
+
+def test_no_pack_is_expected_of_a_catalog_without_stored_bundles(tmp_path: Path) -> None:
+    database, backups = create_catalog(tmp_path / "catalog.db"), tmp_path / "backups"
+    backups.mkdir()
+    with MeasuredServer(database, CATALOG_BACKUPS=str(backups)) as server:
+        name = "widget_catalog_last_backup_timestamp_seconds"
+        assert [labels for key, labels in server.scrape() if key == name] == [
+            (("kind", "database"),)
+        ]
+
+
+def test_the_free_space_of_the_database_and_of_the_backups_is_a_metric(tmp_path: Path) -> None:
+    database, backups = create_catalog(tmp_path / "catalog.db"), tmp_path / "backups"
+    with MeasuredServer(database, CATALOG_BACKUPS=str(backups)) as server:
+        directories = {
+            dict(labels)["directory"]
+            for name, labels in server.scrape()
+            if name == "widget_catalog_disk_free_bytes"
+        }
+        # The directory of the backups does not exist yet.
+        assert directories == {"database"}
+        backups.mkdir()
+        size = os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+        for directory in ("database", "backups"):
+            assert server.value("widget_catalog_disk_size_bytes", directory=directory) == size
+            free = server.value("widget_catalog_disk_free_bytes", directory=directory)
+            assert 0 < free <= size
 
 
 def test_the_next_expiry_of_a_valid_token_is_a_metric(measured: MeasuredServer) -> None:
     name = "widget_catalog_next_token_expiry_timestamp_seconds"
     assert (name, ()) not in measured.scrape()
     database = measured.database
-    for token, expires in {"long": "90d", "short": "2d", "none": "never"}.items():
+    # One that was created for at most 14 days is meant to expire soon.
+    for token, expires in {"long": "90d", "short": "15d", "job": "14d", "none": "never"}.items():
         arguments = ["token", "create", token, "--expires", expires, "--scope", "acme"]
         assert run_on(database, *arguments).exit_code == 0
     listed = json.loads(run_on(database, "token", "list", "--json").stdout)
@@ -235,3 +273,32 @@ def test_the_next_expiry_of_a_valid_token_is_a_metric(measured: MeasuredServer) 
         end = datetime.fromisoformat(ends[token]).timestamp()
         assert measured.value(name) == pytest.approx(end, abs=0.001)
         assert run_on(database, "token", "revoke", token).exit_code == 0
+    assert (name, ()) not in measured.scrape()
+
+
+def threads(server: MeasuredServer) -> int:
+    """Return the number of threads of the process."""
+    return len(os.listdir(f"/proc/{server.process.pid}/task"))
+
+
+def test_silent_connections_hold_few_threads_and_keep_nobody_from_a_scrape(
+    measured: MeasuredServer,
+) -> None:
+    before = threads(measured)
+    with ExitStack() as clients:
+        for _ in range(100):
+            connection = socket.create_connection(measured.metrics_address(), timeout=60)
+            clients.enter_context(connection)
+        # Connections are accepted in order, so that all others were accepted before this one.
+        assert "widget_catalog_build_info" in get(measured.metrics_url)[1]
+        assert threads(measured) <= before + 2 * MAX_CONNECTIONS
+
+
+def test_a_silent_connection_for_metrics_is_closed(tmp_path: Path, limits: Limits) -> None:
+    environment = limits.set("serving.metrics_server", MAX_SECONDS=0.1)
+    with (
+        MeasuredServer(create_demo(tmp_path / "catalog.db"), **environment) as server,
+        socket.create_connection(server.metrics_address(), timeout=60) as connection,
+    ):
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert connection.recv(100) == b""

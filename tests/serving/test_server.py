@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from builders import document
 from click.testing import CliRunner
-from conftest import ROOT, Server, create_catalog, run_on
+from conftest import ROOT, Limits, Server, create_catalog, run_on
 from prepared_processes import start_python
 
 from app import create_app
@@ -76,13 +76,13 @@ def first_line(process: subprocess.Popen[str]) -> str:
 def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Stop the service; return the exit code and standard error."""
     process.terminate()
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=60)
     return process.returncode, errors
 
 
 def failure(process: subprocess.Popen[str]) -> str:
     """Return the sentence with which the service did not start."""
-    output, errors = process.communicate(timeout=10)
+    output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, "")
     return errors
 
@@ -90,7 +90,7 @@ def failure(process: subprocess.Popen[str]) -> str:
 def get(path: str, target: str, **headers: str) -> bytes:
     """Return the body of a response over a Unix socket."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(path)
         lines = [f"GET {target} HTTP/1.1", "Host: a", *map(": ".join, headers.items())]
         connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
@@ -137,11 +137,11 @@ def test_it_prints_its_address_serves_the_configured_file_and_exits_with_0(
     line = first_line(process)
     printed = re.fullmatch(r"Serving mine\.db on (http://127\.0\.0\.1:[0-9]+)\n", line)
     assert printed
-    with urllib.request.urlopen(f"{printed[1]}/api/v1/widgets/search", timeout=10) as response:
+    with urllib.request.urlopen(f"{printed[1]}/api/v1/widgets/search", timeout=60) as response:
         (widget,) = json.load(response)["widgets"]
     assert widget["name"] == "only-here"
     process.send_signal(number)
-    assert process.communicate(timeout=10) == ("", "")
+    assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 0
     assert (os.listdir(), Path("mine.db").read_bytes()) == (["mine.db"], before)
 
@@ -181,7 +181,7 @@ def test_print_json_prints_the_address_and_demo_creates_the_catalog(
     process = serve("--demo", "--port", "0", "--print-json", CATALOG_PORT="1")
     line = json.loads(first_line(process))
     url = line.pop("url")
-    with urllib.request.urlopen(f"{url}/api/stats", timeout=10) as response:
+    with urllib.request.urlopen(f"{url}/api/stats", timeout=60) as response:
         assert json.load(response)["widgets"] == 33
     assert line == {"database": str(tmp_path / "catalog.db"), "pid": process.pid}
     assert stop(process) == (0, "Created catalog.db with 34 widgets and 205 versions.\n")
@@ -199,17 +199,17 @@ def test_a_service_on_a_port_in_use_ends_before_it_migrates_the_file(
     serve: Serve, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection:
-        connection.executescript((ROOT / "tests/data/schema-1.sql").read_text(encoding="utf-8"))
+        connection.executescript((ROOT / "tests/data/schema-1.0.0.sql").read_text(encoding="utf-8"))
     before = (tmp_path / "catalog.db").read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         message = failure(serve("--port", str(port)))
-    reason = "cannot be served on: Address already in use; set another port."
-    assert message == f"Error: CATALOG_HOST 127.0.0.1 with CATALOG_PORT {port} {reason}\n"
+    reason = "Address already in use. Choose another port with --port or CATALOG_PORT."
+    assert message == f"Error: Cannot listen on 127.0.0.1:{port}: {reason}\n"
     assert (tmp_path / "catalog.db").read_bytes() == before
     # On another port it is migrated.
     assert first_line(serve("--port", "0")).startswith("Serving catalog.db on ")
-    assert (tmp_path / "catalog.db.schema-1").exists()
+    assert (tmp_path / "catalog.db.schema-2").exists()
 
 
 def test_a_unix_socket_replaces_that_of_a_killed_process_and_is_removed_at_the_end(
@@ -248,23 +248,23 @@ def test_forwarded_headers_over_a_unix_socket_need_the_word_unix(
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
+    ("path", "message"),
     [
-        ("used", "is in use by another process; choose another path."),
-        ("catalog.db", "exists and is not a socket; choose another path."),
-        ("none/s", "cannot be served on: No such file or directory."),
-        ("s" * 200, "cannot be served on: AF_UNIX path too long."),
+        ("used", "{path} is in use by another process; choose another path."),
+        ("catalog.db", "{path} exists and is not a socket; choose another path."),
+        ("none/s", "Cannot listen on {path}: No such file or directory."),
+        ("s" * 200, "Cannot listen on {path}: AF_UNIX path too long."),
     ],
 )
 def test_a_path_where_no_socket_can_be_is_refused(
-    serve: Serve, database: Path, path: str, reason: str
+    serve: Serve, database: Path, path: str, message: str
 ) -> None:
     before = database.read_bytes()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind("used")
         other.listen()
-        message = failure(serve("--unix", path))
-    assert message == f"Error: {path} {reason}\n"
+        error = failure(serve("--unix", path))
+    assert error == f"Error: {message.format(path=path)}\n"
     assert database.read_bytes() == before
 
 
@@ -300,7 +300,51 @@ def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str)
 
 def test_an_invalid_host_is_named(serve: Serve, database: Path) -> None:
     message = failure(serve("--host", "a..b", "--port", "0"))
-    assert message == "Error: CATALOG_HOST a..b is not an address to serve on.\n"
+    assert message == "Error: Cannot listen on a..b: unknown host name or address.\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_output_does_not_matter(database: Path, closed: str) -> None:
+    command = f"exec {sys.executable} -m catalog serve --unix s {closed}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CATALOG_LOG_LEVEL": "info"}
+    with subprocess.Popen(
+        ["bash", "-c", command], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        with socket.socket(socket.AF_UNIX) as connection:
+            while connection.connect_ex("s") and process.poll() is None:
+                pass
+            connection.sendall(f"GET {ONLY_HERE} HTTP/1.0\r\n\r\n".encode())
+            assert connection.recv(4096).startswith(b"HTTP/1.0 200 OK\r\n")
+        process.terminate()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
+    assert run_on(database, "check").exit_code == 0
+
+
+# Each name also has an address that this machine does not have, as localhost has ::1 without IPv6.
+OTHER_ADDRESS = """
+import socket
+original = socket.getaddrinfo
+def find(host, *arguments, **options):
+    others = original("192.0.2.1", *arguments, **options)
+    return others if host == "away" else [*others, *original(host, *arguments, **options)]
+socket.getaddrinfo = find
+"""
+
+
+def test_an_address_that_this_machine_does_not_have_is_skipped(
+    serve: Serve, database: Path, limits: Limits
+) -> None:
+    folder = limits.run(OTHER_ADDRESS)["PYTHONPATH"].partition(":")[0]
+    settings = {"PYTHONPATH": f"{folder}:{ROOT}", "CATALOG_PORT": "0"}
+    service = serve("--host", "127.0.0.1", **settings)
+    url = first_line(service).split()[-1]
+    assert url.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(f"{url}/api/health", timeout=60) as response:
+        assert response.status == 200
+    assert stop(service) == (0, "")
+    error = failure(serve("--host", "away", "--port", "8080", **settings))
+    assert error == "Error: Cannot listen on away:8080: Cannot assign requested address.\n"
 
 
 def test_options_of_the_whole_server_are_its_methods(server: Server) -> None:
@@ -315,5 +359,5 @@ def test_no_header_names_the_server_software(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
     usual = {"content-type", "content-length", "date", "etag", "cache-control", "vary"}
     usual |= {"x-content-type-options"}
-    usual |= {"access-control-allow-origin", "www-authenticate"}
+    usual |= {"access-control-allow-origin", "access-control-expose-headers", "www-authenticate"}
     assert {name.lower() for name in response.headers} <= usual

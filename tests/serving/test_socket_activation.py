@@ -58,7 +58,7 @@ def unix_listener(tmp_path: Path) -> Iterator[socket.socket]:
 
 def connect(listening: socket.socket) -> socket.socket:
     connection = socket.socket(listening.family)
-    connection.settimeout(10)
+    connection.settimeout(60)
     connection.connect(listening.getsockname())
     return connection
 
@@ -79,7 +79,7 @@ def get(listening: socket.socket) -> int:
 def stop(process: subprocess.Popen[str]) -> str:
     """Stop the service and return what it wrote to standard output after its first line."""
     process.terminate()
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     return out
 
@@ -143,7 +143,7 @@ def test_an_ipv4_client_of_a_socket_for_ipv6_has_its_ipv4_address(start: Start) 
         process = start(listening, CATALOG_LOG_LEVEL="info")
         assert process.stdout.readline().endswith(f" on http://[::]:{port}\n")
         for host in ("127.0.0.1", "::1"):
-            with socket.create_connection((host, port), timeout=10) as connection:
+            with socket.create_connection((host, port), timeout=60) as connection:
                 connection.sendall(GET)
                 assert receive(connection).status == 200
         clients = [line.split()[1] for line in stop(process).splitlines()]

@@ -43,7 +43,7 @@ def start(database: Path) -> Iterator[Start]:
 
 
 def connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def receive(connection: socket.socket) -> http.client.HTTPResponse:
@@ -207,6 +207,22 @@ def test_a_connection_after_the_stop_has_begun_is_refused(start: Start, database
         assert receive(connection).status == 200
     assert server.process.wait(10) == 0
     lock.close()
+
+
+def test_a_signal_ends_the_wait_for_events(start: Start, limits: Limits) -> None:
+    # Without a request, the service would wait for this long.
+    server = start(**limits.set("serving.event_loop", CHECK_INTERVAL=3600))
+    assert server.request("GET", "/api/version")[0].status == 200
+    wait_until_asleep(server.process.pid)
+    assert server.stop() == 0
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Return when the main thread of a process has slept for a thousand looks at it."""
+    looks = 0
+    while looks < 1000:
+        state = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        looks = looks + 1 if state == "S" else 0
 
 
 def test_a_second_signal_ends_the_process_at_once(start: Start, database: Path) -> None:

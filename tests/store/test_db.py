@@ -118,8 +118,11 @@ def test_file_in_another_journal_mode_is_switched_to_wal(tmp_path: Path) -> None
 
 
 MISSING = "does not exist. Create it with: widget-catalog init"
-SCHEMAS = f"and this release reads versions 1 to {SCHEMA_VERSION}."
-NEWER = SCHEMA_VERSION + 1
+SCHEMAS = (
+    f"and this release reads versions 2 and {SCHEMA_VERSION}. Run export with the release that "
+    "wrote the file, and import with this one."
+)
+NEWER, OLDER = SCHEMA_VERSION + 1, SCHEMA_VERSION - 1
 # What is done to a path, and why it is refused.
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (
@@ -131,8 +134,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         f"has schema version {NEWER}, {SCHEMAS}",
     ),
     "older": (
-        lambda path: run_sql(create(path), "PRAGMA user_version = 0"),
-        f"has schema version 0, {SCHEMAS}",
+        lambda path: run_sql(create(path), f"PRAGMA user_version = {OLDER}"),
+        f"has schema version {OLDER}, {SCHEMAS}",
     ),
     "text": (
         lambda path: path.write_text("not a database\n" * 1000),
@@ -140,7 +143,6 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "empty": (Path.touch, MISSING),
     "missing": (lambda path: None, MISSING),
-    "directory": (Path.mkdir, "is not a file."),
 }
 
 

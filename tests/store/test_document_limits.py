@@ -11,7 +11,7 @@ from builders import Json, document, version
 from click.testing import Result
 from flask import Flask
 
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 AppWith = Callable[..., Flask]
 MARKS = "a" + "\u0301\u0316" * 100_000

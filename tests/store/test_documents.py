@@ -13,10 +13,10 @@ from conftest import DEMO, ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.documents import DocumentError, check_document
+from catalog.domain.documents import DocumentError, check_document
+from catalog.domain.messages import quoted
 from catalog.store.connection.transaction import Transaction
-from catalog.store.write.imports import put_documents
-from catalog.text import quoted
+from catalog.store.write.documents import put_documents
 
 GREATEST = 2**53 - 1
 DIGEST = "0123456789abcdef" * 4

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from conftest import (
 )
 from scrapes import MeasuredServer
 
-from catalog.atomic_files import file_size
+from catalog.system.atomic_files import file_size
 
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [
@@ -50,6 +51,18 @@ def catalog(tmp_path: Path) -> Path:
 def watched(limits: Limits) -> dict[str, str]:
     """The environment of a server that looks at its file more often than once a second."""
     return limits.set("serving.event_loop", CHECK_INTERVAL=0.02)
+
+
+@pytest.fixture
+def unwatched(limits: Limits) -> dict[str, str]:
+    """The environment of a server that looks at its file only before a write, and for health.
+
+    A longer interval would not do: a signal that arrives just before the event loop waits is
+    noticed when the interval ends.
+    """
+    return limits.run(
+        "import catalog.serving.server as server\nserver.stop_if_gone = lambda *_: None\n"
+    )
 
 
 def send(server: Server, method: str, path: str) -> tuple[int, str | None, object]:
@@ -104,6 +117,12 @@ def replace_the_wal(catalog: Path) -> None:
     Path(f"{catalog}-wal").write_bytes(b"of another process")
 
 
+def put_a_link_in_its_place(catalog: Path) -> None:
+    # The link leads to the same file, whose WAL has the name of the link.
+    catalog.rename(catalog.with_name("real.db"))
+    catalog.symlink_to("real.db")
+
+
 # What is done to the file, and the suffix of the file that is named.
 CHANGES: dict[Callable[[Path], object], str] = {
     Path.unlink: "",
@@ -113,6 +132,7 @@ CHANGES: dict[Callable[[Path], object], str] = {
     remove_wal_index: "-shm",
     let_another_process_create_both: "-wal",
     replace_the_wal: "-wal",
+    put_a_link_in_its_place: "",
 }
 
 
@@ -127,7 +147,7 @@ def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_insta
         use(server)
         acknowledged = count(server)
         change(catalog)
-        _, errors = server.process.communicate(timeout=20)
+        _, errors = server.process.communicate(timeout=60)
         assert server.process.returncode == 1
         (line,) = errors.splitlines()
         assert line.endswith(
@@ -137,6 +157,33 @@ def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_insta
     assert_sound(opened, acknowledged)
 
 
+def remove_all(catalog: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{catalog}{suffix}").unlink()
+
+
+@pytest.mark.parametrize("remove", [remove_all, Path.unlink, replace])
+def test_service_saves_the_last_copy_of_a_file_that_was_deleted(
+    catalog: Path, remove: Callable[[Path], object], watched: dict[str, str]
+) -> None:
+    earlier = Path(f"{catalog}.rescued")
+    earlier.write_bytes(b"of another day")
+    with Server(catalog, **watched) as server:
+        use(server)
+        acknowledged = count(server)
+        remove(catalog)
+        _, errors = server.process.communicate(timeout=60)
+        assert server.process.returncode == 1
+    rescued = Path(f"{catalog}.rescued.2")
+    assert (
+        f"{catalog} was deleted while it was open. Its content was saved as {rescued}; restore it "
+        "with widget-catalog restore."
+    ) in errors
+    assert_sound(rescued, acknowledged)
+    assert stat.S_IMODE(rescued.stat().st_mode) == 0o600
+    assert earlier.read_bytes() == b"of another day"
+
+
 def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(
     catalog: Path, watched: dict[str, str]
 ) -> None:
@@ -144,7 +191,7 @@ def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(
         use(server)
         acknowledged = count(server)
         moved = catalog.rename(catalog.with_name("moved.db"))
-        server.process.communicate(timeout=20)
+        server.process.communicate(timeout=60)
     process = run_here(catalog, "-m", "flask", "serve", "--init")
     assert (process.returncode, process.stderr) == (
         1,
@@ -165,7 +212,7 @@ def test_wal_of_a_replaced_file_is_not_applied_to_the_new_one(
         for _ in range(20):
             use(server)
         replace(catalog)
-        server.process.communicate(timeout=20)
+        server.process.communicate(timeout=60)
     assert not Path(f"{catalog}-wal").exists()
     assert_sound(catalog, before)
     with Server(catalog) as server:
@@ -176,13 +223,8 @@ def test_wal_of_a_replaced_file_is_not_applied_to_the_new_one(
 
 @pytest.mark.parametrize(("change", "gone"), CHANGES.items())
 def test_once_the_file_is_gone_reads_go_on_and_installs_are_refused(
-    catalog: Path, change: Callable[[Path], object], gone: str, limits: Limits
+    catalog: Path, change: Callable[[Path], object], gone: str, unwatched: dict[str, str]
 ) -> None:
-    # The server looks at its file only before a write, and for health. A longer interval would not
-    # do: a signal that arrives just before the event loop waits is noticed when the interval ends.
-    unwatched = limits.run(
-        "import catalog.serving.server as server\nserver.stop_if_gone = lambda *_: None\n"
-    )
     opened = catalog.with_name("opened.db")
     os.link(catalog, opened)
     with Server(catalog, **unwatched) as server:
@@ -200,12 +242,55 @@ def test_once_the_file_is_gone_reads_go_on_and_installs_are_refused(
     assert_sound(opened, acknowledged)
 
 
+def move_the_file_over_the_link(catalog: Path) -> None:
+    (catalog.parent / "real.db").replace(catalog)
+
+
+def move_the_file_over_the_second_link(catalog: Path) -> None:
+    (catalog.parent / "real.db").replace(catalog.parent / "second.db")
+
+
+def let_the_link_lead_elsewhere(catalog: Path) -> None:
+    other = create_catalog(catalog.parent / "other.db", document("acme/clock"))
+    catalog.unlink()
+    catalog.symlink_to(other)
+
+
+LINK_CHANGES = (
+    move_the_file_over_the_link,
+    move_the_file_over_the_second_link,
+    let_the_link_lead_elsewhere,
+    Path.unlink,
+)
+
+
+@pytest.mark.parametrize("change", LINK_CHANGES)
+def test_no_install_is_acknowledged_when_the_path_is_no_longer_the_link_that_was_opened(
+    catalog: Path, change: Callable[[Path], object], unwatched: dict[str, str]
+) -> None:
+    second = catalog.with_name("second.db")
+    real = catalog.rename(catalog.with_name("real.db"))
+    Path(f"{catalog}-bundles").rename(f"{real}-bundles")
+    second.symlink_to("real.db")
+    catalog.symlink_to("second.db")
+    opened = catalog.with_name("opened.db")
+    os.link(real, opened)
+    with Server(catalog, **unwatched) as server:
+        use(server)
+        acknowledged = count(server)
+        change(catalog)
+        assert send(server, "POST", CLOCK) == UNAVAILABLE
+        assert server.stop() == 0
+    assert f"{catalog} was removed or replaced while it was open." in server.errors
+    assert_sound(opened, acknowledged)
+
+
 def test_request_in_flight_gets_its_response_when_the_file_is_gone(
     catalog: Path, watched: dict[str, str]
 ) -> None:
     with (
         Server(catalog, **watched) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
     ):
         client.sendall(f"GET {CLOCK} HTTP/1.1\r\n".encode())
         use(server)
@@ -235,12 +320,12 @@ def overwrite(catalog: Path, table: str) -> None:
 
 
 def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Path) -> None:
-    overwrite(catalog, "version")
+    overwrite(catalog, "about")
     with MeasuredServer(catalog) as server:
         assert send(server, "GET", "/api/health")[0] == 200
         assert server.value("widget_catalog_database_readable") == 1
         for _ in range(3):
-            assert send(server, "GET", CLOCK) == UNAVAILABLE
+            assert send(server, "GET", f"{CLOCK}/about") == UNAVAILABLE
             assert send(server, "GET", "/api/health") == (
                 503,
                 None,
@@ -251,6 +336,16 @@ def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Pa
         advice = "The database is damaged: database disk image is malformed. Look at it with"
         assert server.errors.count(advice) == 1
         assert "Traceback" not in server.errors
+
+
+def test_health_is_503_if_the_versions_are_damaged(catalog: Path) -> None:
+    overwrite(catalog, "version")
+    with Server(catalog) as server:
+        assert send(server, "GET", "/api/health") == (
+            503,
+            None,
+            {"status": "unavailable", "error": "The database cannot be read."},
+        )
 
 
 def limit_files(server: Server, size: int | None) -> None:

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.text import fold
+from catalog.domain.folding import fold
 
 property_settings = settings(derandomize=True, deadline=None, max_examples=200)
 

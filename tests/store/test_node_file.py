@@ -1,10 +1,9 @@
-"""The file of an rqlite node, simulated with SQLite: no reader goes back in time."""
+"""The file of an rqlite node, simulated with SQLite: it is read again when it is replaced."""
 
 import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,7 +15,7 @@ from conftest import create_catalog
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.store.connection.database_file import remove_wal, shm_path, wal_path
+from catalog.store.connection.file_paths import remove_wal, shm_path, wal_path
 
 CLOCK = "/api/v1/widgets/acme/clock"
 # Nothing listens on port 1.
@@ -64,38 +63,36 @@ def count(client: FlaskClient) -> int:
 
 def replace_file(path: Path, snapshot: Path) -> None:
     """Start again from a snapshot, as a node of rqlite 8 does."""
-    path.unlink()
+    path.unlink(missing_ok=True)
     remove_wal(path)
     shutil.copyfile(snapshot, path)
 
 
-def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
-    client: FlaskClient, path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("catalog.store.connection.cluster.node_file.CHECK_INTERVAL", 0)
+def test_every_thread_reads_a_new_file(client: FlaskClient, path: Path, snapshot: Path) -> None:
     install(path, 3)
+    with ThreadPoolExecutor(1) as other:
+        assert [count(client), other.submit(count, client).result()] == [3, 3]
+        replace_file(path, snapshot)
+        install(path, 4)
+        assert [count(client), other.submit(count, client).result()] == [4, 4]
+
+
+@pytest.mark.parametrize("state", ["missing", "empty", "without tables"])
+def test_the_old_file_is_read_until_the_new_one_is_complete(
+    client: FlaskClient, path: Path, snapshot: Path, state: str
+) -> None:
+    install(path, 3)
+    assert count(client) == 3
+    path.unlink()
+    remove_wal(path)
+    if state == "empty":
+        path.touch()
+    elif state == "without tables":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM")
     assert count(client) == 3
     replace_file(path, snapshot)
-    assert count(client) == 3
-    install(path, 2)
-    assert count(client) == 3
-    install(path, 2)
-    assert count(client) == 4
-
-
-def test_no_thread_reads_an_older_file_than_another_thread_has_read(
-    client: FlaskClient, path: Path, snapshot: Path
-) -> None:
-    install(path, 3)
-    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        assert one.submit(count, client).result() == 3
-        replace_file(path, snapshot)
-        install(path, 4)
-        assert other.submit(count, client).result() == 4
-        replace_file(path, snapshot)
-        waiting = one.submit(count, client)
-        install(path, 4)
-        assert waiting.result() == 4
+    assert count(client) == 0
 
 
 def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, snapshot: Path) -> None:
@@ -104,16 +101,6 @@ def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, snap
         replace_file(path, snapshot)
         assert database.reader() is connection
     assert database.reader() is not connection
-
-
-def test_after_ten_seconds_the_new_file_is_read_even_if_it_is_older(
-    client: FlaskClient, path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(path, 3)
-    assert count(client) == 3
-    replace_file(path, snapshot)
-    monkeypatch.setattr("catalog.store.connection.cluster.node_file.REPLAY_TIMEOUT", 0)
-    assert count(client) == 0
 
 
 def test_the_file_and_its_wal_are_never_written_or_removed(client: FlaskClient, path: Path) -> None:
@@ -184,20 +171,3 @@ def test_a_file_of_user_and_password_that_cannot_be_used_is_an_error(
 def test_a_cluster_needs_a_directory_for_bundles() -> None:
     with pytest.raises(ValueError, match="CATALOG_BUNDLES must be set with CATALOG_RQLITE"):
         create_app({"RQLITE": NO_NODE})
-
-
-def test_a_file_that_was_away_for_a_moment_does_not_shorten_the_next_wait(
-    client: FlaskClient, path: Path, tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(path, 3)
-    assert count(client) == 3
-    moved = path.rename(tmp_path / "moved")
-    assert count(client) == 3
-    moved.rename(path)
-    assert count(client) == 3
-    now = time.monotonic()
-    monkeypatch.setattr(
-        "catalog.store.connection.cluster.node_file.time.monotonic", lambda: now + 60
-    )
-    replace_file(path, snapshot)
-    assert count(client) == 3

@@ -10,13 +10,13 @@ from builders import bundled, document, version
 from conftest import hold, running
 from flask import Flask
 
-from catalog.store.connection.database import COUNT_INSTALL
 from catalog.store.connection.sqlite import Connection
 from catalog.store.read.export import catalog_lines
 from catalog.store.read.facets import find_facets
 from catalog.store.read.search_params import parse_search
 from catalog.store.schema.derived import REFRESH
-from catalog.store.write.imports import PUT_VERSION, PUT_WIDGET
+from catalog.store.write.documents import PUT_VERSION, PUT_WIDGET
+from catalog.store.write.installs import COUNT_INSTALL
 
 SEARCH = "/api/v1/widgets/search"
 CONTENT = b"export default 1"
@@ -43,7 +43,7 @@ def app(app_with: Callable[..., Flask]) -> Flask:
     return app
 
 
-def explain(connection: Connection, sql: str, values: object = ()) -> list[str]:
+def explain(connection: Connection, sql: str, values: Any = ()) -> list[str]:
     return [step for _, _, _, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
@@ -85,7 +85,13 @@ FILTERS = {
     "official": {"official": "true"},
     "official in a scope": {"scope": "acme", "official": "false"},
 }
-SDKS = {"without an SDK": {}, "with an SDK": {"compatSdk": "1.4.0"}}
+SDKS = {
+    "without an SDK": {},
+    "with an SDK": {"compatSdk": "1.4.0"},
+    "stable": {"stable": "true"},
+    "pictures": {"include": "picture"},
+    "stable before": {"compatSdk": "1.4.0", "stable": "true", "before": "2025-01-01"},
+}
 COMPATIBLE = {"compatSdk": "1.4.0", "compatible": "true"}
 
 
@@ -130,7 +136,9 @@ def test_compatible_is_decided_by_distinct_ranges(app: Flask, filters: dict[str,
 READS = {
     "detail": "/api/v1/widgets/acme/clock",
     "detail with an SDK": "/api/v1/widgets/acme/clock?compatSdk=1.4.0",
+    "stable detail": "/api/v1/widgets/acme/clock?compatSdk=1.4.0&stable=true&before=2025-06-01",
     "version": "/api/v1/widgets/acme/clock/0.9.0",
+    "latest stable version": "/api/v1/widgets/acme/clock/latest?stable=true&before=2025-06-01",
     "latest version for an SDK": "/api/v1/widgets/acme/clock/latest?compatSdk=1.4.0",
     "updates": "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/clock@0.9.0",
     "registry": "/api/widgets/acme/registry.json",
@@ -150,8 +158,7 @@ def test_read_scans_no_table_and_sorts_nothing(app: Flask, path: str) -> None:
 
 SCANS_NOTHING = {
     "installs": "/api/v1/widgets/acme/clock/installs?days=7",
-    "widget": "/widgets/acme/clock",
-    "widget for an SDK": "/widgets/acme/clock?compatSdk=1.4.0&compatible=true&stable=true",
+    "import map": "/api/v1/widgets/importmap?compatSdk=1.4.0&widget=acme/clock&widget=a/b@1.0.0",
     "version": "/widgets/acme/clock/0.9.0",
     "comparison": "/widgets/acme/clock/compare?from=0.9.0&to=2.0.0",
     "scope": "/widgets/acme",
@@ -160,6 +167,17 @@ SCANS_NOTHING = {
 
 @pytest.mark.parametrize("path", SCANS_NOTHING.values(), ids=SCANS_NOTHING)
 def test_read_that_may_sort_scans_no_table(app: Flask, path: str) -> None:
+    assert scanned(plan_of_get(app, path)) == set()
+
+
+WIDGET_PAGES = {
+    "all SDKs": "/widgets/acme/clock",
+    "one SDK": "/widgets/acme/clock?compatSdk=1.4.0&compatible=true&stable=true",
+}
+
+
+@pytest.mark.parametrize("path", WIDGET_PAGES.values(), ids=WIDGET_PAGES)
+def test_page_of_a_widget_scans_no_table(app: Flask, path: str) -> None:
     assert scanned(plan_of_get(app, path)) == set()
 
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from builders import document
-from conftest import Server, create_catalog, error_message, run_line
+from conftest import Limits, Server, create_catalog, error_message, run_line
 from ports import free_port
 from reverse_proxies import make_certificate
 
 from app import create_app
-from catalog.store.connection.cluster.rqlite_http import Node, NotDoneError, OutcomeUnknownError
-from catalog.store.connection.sqlite import WouldBlock
+from catalog.store.connection.cluster.rqlite_http import Node, NotDoneError
+from catalog.store.connection.sqlite import OutcomeUnknownError, WouldBlock
+from catalog.store.write.installs import count_install
 
 INSTALL: list[Any] = [("UPDATE widget SET download_count = download_count + 1", {})]
 # A TLS record of 16 bytes that cannot be decrypted.
@@ -125,6 +126,9 @@ class FakeRqlite(ThreadingHTTPServer):
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
         self._thread.start()
 
+    def wait(self, path: str) -> None:
+        """Wait before the response to a request for this path is sent; here, do not."""
+
     def close(self) -> None:
         self.shutdown()
         self._thread.join()
@@ -137,6 +141,7 @@ class FakeRqliteHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.users.add(self.headers["Authorization"])
+        self.server.wait(self.path)
         responses = self.server.responses[self.path.partition("?")[0]]
         status, body = responses.pop(0) if len(responses) > 1 else responses[0]
         self.send_response(status)
@@ -156,7 +161,7 @@ def result(*values: object) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [("leader not found", 200), ("leadership lost while committing log", 503)],
+    [("leader not found", 200), ("leadership lost while committing log", 504)],
 )
 def test_an_install_is_sent_again_only_if_it_was_surely_not_done(
     catalog: Path, error: str, status: int
@@ -210,11 +215,12 @@ def test_an_install_that_was_done_is_acknowledged_while_the_local_file_is_locked
             io_thread.submit(database.reader).result()
         database.reader()
         node.execute("BEGIN EXCLUSIVE")
-        assert database.count_install("acme", "clock", 1) is True
+        assert count_install(database, "acme", "clock", 1) is True
         node.execute("ROLLBACK")
         database.close()
 
 
+UNKNOWN_OUTCOME = {"error": "It is not known whether the change was made."}
 # What another service may send in place of what rqlite does.
 OTHER_RESPONSES = [
     "{}",
@@ -242,9 +248,52 @@ def test_another_service_in_place_of_the_node_is_named(
             fake.responses = {path: [(200, body)] for path in paths}
             caplog.clear()
             response = app.test_client().post("/api/v1/widgets/acme/clock")
-            assert (response.status_code, response.headers["Retry-After"]) == (503, "5"), body
+            assert (response.status_code, response.json) == (504, UNKNOWN_OUTCOME), body
+            assert "Retry-After" not in response.headers
             assert caplog.messages == [f"The database cannot be used: {unknown}"]
             assert error_message(run_line(app, "unlist acme/clock")) == unknown
             assert error_message(run_line(app, "cluster status")) == sentence
             assert app.test_client().get("/api/health").json["status"] == "read-only"
         app.extensions["database"].close()
+
+
+READY = {"/readyz": [(200, "[+]node ok")]}
+# Foreign keys are checked, and the file is the one of the settings.
+SETTINGS = '{"results": [{"values": [[1, ""]]}]}'
+
+
+class WaitingNode(FakeRqlite):
+    """A node without a leader: it responds to a health check only when it is released."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+        super().__init__({**READY, "/db/query": [(200, SETTINGS)]})
+
+    def wait(self, path: str) -> None:
+        if "level=weak" in path:
+            self.asked.set()
+            self.released.wait(60)
+
+    def close(self) -> None:
+        self.released.set()
+        super().close()
+
+
+def test_pages_do_not_wait_for_a_health_check_without_a_leader(
+    catalog: Path, limits: Limits
+) -> None:
+    limits.set("store.connection.cluster.rqlite_http", QUERY_TIMEOUT=60)
+    # However slow the machine is, the quick thread renders the page.
+    environment = limits.set("serving.dispatch", QUICK_BUDGET=60)
+    with closing(WaitingNode()) as fake, ThreadPoolExecutor(1) as thread:
+        values = {
+            f"CATALOG_{key}": each for key, each in settings(catalog, fake.server_port).items()
+        }
+        with Server(catalog, **values, **environment) as server:
+            health = thread.submit(server.request, "GET", "/api/health")
+            assert fake.asked.wait(60)
+            assert server.request("GET", "/docs")[0].status == 200
+            assert not health.done()
+            fake.released.set()
+            assert health.result()[0].status == 503
+            assert server.stop() == 0

@@ -11,8 +11,8 @@ from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.semver_ranges import is_version, satisfies
-from catalog.store.schema.sdk_intervals import sdk_intervals, sdk_key
+from catalog.domain.sdk_intervals import sdk_intervals, sdk_key
+from catalog.domain.semver_ranges import is_version, satisfies
 
 NODE = json.loads((Path(__file__).parent.parent / "data" / "node-semver.json").read_text("utf-8"))
 RANGES = [*(case[0] for case in NODE["cases"]), *(row[0] for row in NODE["grid"]["ranges"])]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semver import Version
 
-from catalog.semver_ranges import (
+from catalog.domain.semver_ranges import (
     MAX_RANGE_LENGTH,
     is_range,
     is_version,

@@ -13,7 +13,7 @@ from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
 
-from catalog.documents import DocumentError, check_document
+from catalog.domain.documents import DocumentError, check_document
 
 AppWith = Callable[..., Flask]
 TEXT = "text of at most 10000 characters"
@@ -100,7 +100,7 @@ def app(app_with: AppWith) -> Flask:
 COMMANDS = {
     "describe": (["describe", "acme/clock", "--description", LONG], 2),
     "yank": (["yank", "acme/clock@1.0.0", "--reason", LONG], 2),
-    "deprecate": (["deprecate", "acme/clock@1.0.0", LONG], 2),
+    "deprecate": (["deprecate", "acme/clock@1.0.0", "--message", LONG], 2),
     "import": (["import", "-"], 1),
 }
 

@@ -15,7 +15,7 @@ from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from upstreams import FakeUpstream
 
 from app import create_app
-from catalog.changes import TooLargeError
+from catalog.domain.changes import TooLargeError
 from catalog.store.schema.derived import raise_if_too_large
 
 AppWith = Callable[..., Flask]
@@ -51,6 +51,23 @@ def test_a_second_import_does_not_add_more_versions_than_allowed(app_with: AppWi
     assert exported(app).count(b'"bundleUrl"') == 10_000
 
 
+def test_an_import_reports_every_widget_that_would_become_too_large_and_writes_none(
+    app_with: AppWith,
+) -> None:
+    large = [document(f"acme/{name}", *versions(6000)) for name in ("clock", "timer")]
+    app = app_with(*large)
+    before = exported(app)
+    larger = [document(f"acme/{name}", *versions(4001, major=2)) for name in ("clock", "timer")]
+    # These are in a batch of their own.
+    small = [document(f"acme/w{number}") for number in range(150)]
+    result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, *larger])))
+    assert (result.exit_code, exported(app)) == (1, before)
+    assert [line.split(" versions of ")[0] for line in result.stderr.splitlines()] == [
+        "Error: acme/clock is too large, with 10001",
+        "acme/timer is too large, with 10001",
+    ]
+
+
 @pytest.mark.parametrize("option", ["--display-name", "--icon", "--description"])
 def test_a_text_of_all_versions_does_not_make_a_widget_too_large(
     app_with: AppWith, option: str
@@ -61,10 +78,36 @@ def test_a_text_of_all_versions_does_not_make_a_widget_too_large(
     assert 10_000_000 < detail_size(app) < 16_777_216
 
 
+WRITES_TOO_MUCH = (
+    "The change would write more than 16777216 bytes, for which installs would have to wait. Name "
+    "fewer versions at once, or use a shorter text."
+)
+
+
 def test_a_warning_is_measured_with_its_escapes(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", *versions(500)))
-    assert_refused(app, "deprecate", "acme/clock@*", "\x01" * 10_000, count=500)
-    assert run(app, "deprecate", "acme/clock@*", "x" * 10_000).exit_code == 0
+    before = exported(app)
+    deprecate = ("deprecate", "acme/clock@*", "--message")
+    assert error_message(run(app, *deprecate, "\x01" * 10_000)) == WRITES_TOO_MUCH
+    assert exported(app) == before
+    # 120 warnings of 60,000 bytes are written twice.
+    message = ("--message", "\x01" * 10_000)
+    assert run(app, "deprecate", "acme/clock@<1.120.0", *message).exit_code == 0
+    assert error_message(run(app, "deprecate", "acme/clock@*", *message)) == WRITES_TOO_MUCH
+    assert run(app, "undeprecate", "acme/clock@*").exit_code == 0
+    assert run(app, *deprecate, "x" * 10_000).exit_code == 0
+
+
+def test_a_change_that_would_write_too_much_writes_nothing(full_catalog: Path) -> None:
+    wal = Path(f"{full_catalog}-wal")
+    app = create_app({"DATABASE": full_catalog})
+    assert run(app, "yank", "acme/clock@1.9.0").exit_code == 0
+    before = wal.stat().st_size
+    for number in range(2):
+        deprecate = ("deprecate", "acme/clock@*", "--message", "\x01" * (1000 + number))
+        assert error_message(run(app, *deprecate)) == WRITES_TOO_MUCH
+    assert wal.stat().st_size == before
+    app.extensions["database"].close()
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +154,7 @@ DROP TRIGGER widget_too_large;
 CREATE TEMP TABLE added AS SELECT * FROM version WHERE version = '1.0.0';
 UPDATE added SET id = 20000, version = '2.0.0';
 INSERT INTO version SELECT * FROM added;
-PRAGMA user_version = 5;
+PRAGMA user_version = 2;
 """
 
 
@@ -130,7 +173,7 @@ def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated_and_rep
     assert large.startswith(expected)
     assert differing == "acme/clock: its listing for search differs from the widget."
     repaired = run_on(path, "check", "--repair")
-    assert repaired.stderr == f"Wrote the derived rows again.\nError: 2 findings in {path}.\n"
+    assert repaired.stderr == f"Rebuilt the derived rows.\nError: 2 problems in {path}.\n"
     assert repaired.stdout == f"{large}\n{versions}\n"
     result = run_on(path, "yank", "acme/clock@1.7.0")
     assert error_message(result).startswith(expected)

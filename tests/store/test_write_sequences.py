@@ -197,6 +197,11 @@ class Model:
             old = self.widgets[path]
             kept = {"listed", "createdAt", "downloadCount"} - given["widget"].keys()
             new["widget"] |= {key: old["widget"][key] for key in kept}
+            # A count in the file never lowers the counter.
+            counts = [each["widget"]["downloadCount"] for each in (old, new)]
+            new["widget"]["downloadCount"] = max(
+                counts, key=lambda count: -1 if count is None else count
+            )
             if prune:
                 self.delete(path, [*(old["versions"].keys() - new["versions"].keys())])
             new["versions"] = old["versions"] | new["versions"]
@@ -334,12 +339,14 @@ class Catalog:
                 return response.status_code == 200
             case ("import", documents, prune):
                 lines = "".join(json.dumps(each) + "\n" for each in documents)
-                return self.run("import", "-", *["--prune"] * prune, stdin=lines)
+                return self.run("import", "-", *["--prune", "--yes"] * prune, stdin=lines)
             case ("mirror", document):
                 self.upstream.put(document)
                 return self.run("mirror", self.upstream.url)
             case ("publish", path, number, fields, bundle):
                 return self.run("publish", *self.publication(path, number, fields, bundle))
+            case ("deprecate", target, message):
+                return self.run("deprecate", target, "--message", message)
             case ("describe", path, fields):
                 options = {"displayName": "--display-name"}
                 pairs = ((options.get(key, f"--{key}"), text) for key, text in fields.items())

@@ -16,7 +16,7 @@ from conftest import Server, putting
 from publishers import create_token
 from torture.clients import count_status, median, p99, running_clients, wait_for_responses
 
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 from catalog.store.connection.database import Database
 
 WIDGETS = 20_000

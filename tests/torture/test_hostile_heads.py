@@ -8,7 +8,7 @@ from conftest import Server, hold, putting
 from hostile_heads import exchange, hostile_requests
 
 from app import create_app
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 CONTENT = b"export default () => 'tick'\n"
 CPU_LIMIT = 0.5  # seconds

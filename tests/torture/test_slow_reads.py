@@ -20,18 +20,18 @@ MAX_WAL = 64 * 1024 * 1024  # bytes
 
 # Each search that is not cached reads for 0.2 seconds from one snapshot.
 SLOW_SEARCH = """
-import time, catalog.api.v1
+import time, catalog.api.v1.lists
 from catalog.store.connection.sqlite import snapshot
-find_widgets = catalog.api.v1.find_widgets
-def find_slowly(connection, query):
+find_widgets = catalog.api.v1.lists.find_widgets
+def find_slowly(connection, query, *arguments):
     if query.q:
         with snapshot(connection):
             end = time.monotonic() + 0.2
             while time.monotonic() < end:
                 connection.execute("SELECT count(*) FROM version").fetchone()
                 connection.check_deadline()
-    return find_widgets(connection, query)
-catalog.api.v1.find_widgets = find_slowly
+    return find_widgets(connection, query, *arguments)
+catalog.api.v1.lists.find_widgets = find_slowly
 """
 
 

@@ -13,7 +13,7 @@ from builders import bundled, document, version
 from conftest import Server, hold, putting
 
 from app import create_app
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 CLIENTS = [f"127.0.1.{number}" for number in range(1, 5)]
 OTHER = "127.0.2.1"

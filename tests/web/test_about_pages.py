@@ -42,13 +42,20 @@ def test_cards_show_pictures_without_a_shift(app_with: AppWith, path: str) -> No
     (image,) = pictures(page)
     with client.get(image["src"]) as response:
         assert response.data == PICTURE
-    size = {"width": "640", "height": "360", "loading": "lazy", "alt": ""}
+    size = {"width": "640", "height": "360", "fetchpriority": "high", "alt": ""}
     assert size.items() <= image.items()
     classes = [node.attributes.get("class", "") for node in elements(page)]
     assert "cards pictured" in classes
     # The other one has its icon in the place of the picture.
     assert classes.count("picture widget-icon") == 1
     assert "widget-icon" not in classes
+
+
+def test_pictures_after_the_first_row_load_lazily(app_with: AppWith) -> None:
+    app = app_with(*(about(f"acme/w{n}", picture=described(PICTURE)) for n in range(6)))
+    hold(app, PICTURE)
+    images = pictures(app.test_client().get("/").text)
+    assert [image.get("loading") for image in images] == [None] * 4 + ["lazy"] * 2
 
 
 def test_widget_page_shows_picture_links_and_readme(app_with: AppWith) -> None:
@@ -62,9 +69,11 @@ def test_widget_page_shows_picture_links_and_readme(app_with: AppWith) -> None:
     hold(app, PICTURE)
     client = app.test_client()
     page = client.get(CLOCK).text
-    # Of the two, a style shows the one for the width of the screen.
-    image, narrow = pictures(page)
-    assert image == narrow
+    (image,) = pictures(page)
+    assert image["alt"] == "Screenshot of Clock"
+    # It is not lazy, since it is on the first screen, and it links to the whole file.
+    assert (image["fetchpriority"], "loading" in image) == ("high", False)
+    assert f'<a class="screenshot" href="{image["src"]}">' in page
     assert f'<meta property="og:image" content="https://widgets.example{image["src"]}">' in page
     assert image["src"].startswith("/api/v1/widgets/acme/clock/picture?sha256=")
     outside = outside_links(page)

@@ -41,15 +41,45 @@ def test_invalid_field_is_unfolded_on_a_narrow_screen(narrow_page: "Page", serve
     assert narrow_page.locator("#compatible-error").is_visible()
 
 
+# How much wider the longest option of each field is than the field.
+CLIPPED = """
+() => [...document.querySelectorAll(".browse-head select")].flatMap((field) => {
+    const natural = field.cloneNode(true);
+    natural.style.width = "auto";
+    natural.style.position = "absolute";
+    field.after(natural);
+    const excess = natural.getBoundingClientRect().width - field.getBoundingClientRect().width;
+    natural.remove();
+    return excess > 0.5 ? [`${field.id}: ${excess}`] : [];
+})
+"""
+
+
+@pytest.mark.parametrize("width", [360, 640, 1024, 1280, 1440])
+def test_no_option_of_a_filter_is_clipped(page: "Page", server: Server, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(server.url)
+    page.locator("details.filters").evaluate("(details) => { details.open = true; }")
+    assert page.evaluate(CLIPPED) == []
+
+
+def test_start_page_has_four_columns_from_80_rem(page: "Page", server: Server) -> None:
+    for width, columns in ((1279, 3), (1280, 4), (1440, 4)):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(server.url)
+        tops = [page.locator(".card").nth(n).bounding_box() for n in range(6)]
+        assert len([box for box in tops if box and box["y"] == tops[0]["y"]]) == columns
+
+
 def test_checkbox_is_enabled_by_an_sdk(page: "Page", server: Server) -> None:
     page.goto(server.url)
-    box = page.get_by_label("Only widgets that run on it")
+    box = page.get_by_label("Hide incompatible widgets")
     assert box.is_disabled()
     page.get_by_label("Your SDK version").press_sequentially("1.4.0")
     box.check()
     expect_text(page.locator("#status"), re.compile(r"^\d+ widgets run on SDK 1.4.0"))
     page.get_by_role("link", name="Clear filters").click()
-    expect_url(page, f"{server.url}/")
+    expect_url(page, f"{server.url}/?compatSdk=1.4.0")
 
 
 def test_filter_keeps_its_focus_and_value_when_the_counts_change(
@@ -119,11 +149,11 @@ def test_nothing_shifts_when_the_results_change(
     page.evaluate(OBSERVE_SHIFTS)
     page.get_by_label("Search").fill("weather")
     expect_status(page, "4 widgets, with the newest version for SDK 1.4.0")
-    page.get_by_label("Only widgets that run on it").check()
+    page.get_by_label("Hide incompatible widgets").check()
     expect_status(page, "3 widgets run on SDK 1.4.0")
     page.get_by_label("Search").fill("")
-    page.get_by_label("Order").select_option("name")
-    expect_url(page, f"{server.url}/?compatSdk=1.4.0&compatible=true&sort=name")
+    page.get_by_label("Sort by").select_option("name")
+    expect_url(page, f"{server.url}/?sort=name&compatSdk=1.4.0&compatible=true")
     assert page.evaluate(NEXT_FRAMES) == 0
 
 
@@ -132,23 +162,25 @@ def test_all_filters_can_be_used_with_the_keyboard(page: "Page", server: Server)
     page.goto(server.url)
     page.keyboard.press("/")
     page.keyboard.type("clock")
-    # Past the button and three links, to the summary, which opens the fields.
-    for key in (*["Tab"] * 5, "Enter", "Tab"):
+    # Past the button and three links, to the order.
+    for _ in range(5):
+        page.keyboard.press("Tab")
+    page.keyboard.type("Name")
+    expect_url(page, f"{server.url}/?q=clock&sort=name")
+    # The summary opens the fields.
+    for key in ("Tab", "Enter", "Tab"):
         page.keyboard.press(key)
     page.keyboard.type("1.4.0")
-    for key in ("Tab", "Space"):
-        page.keyboard.press(key)
-    expect_status(page, "1 widget runs on SDK 1.4.0")
-    fields = ["scope", "official", "permission", "license", "sort"]
+    fields = ["scope", "official", "permission", "license", "compatible"]
     visited = []
     for _ in fields:
         page.keyboard.press("Tab")
         visited.append(page.evaluate("document.activeElement.id"))
     assert visited == fields
-    page.keyboard.type("Name")
-    expect_url(page, f"{server.url}/?q=clock&compatSdk=1.4.0&compatible=true&sort=name")
-    # The results come with these options, and would replace a link that has the focus.
-    expect_text(page.locator("#sort option[value=name][selected]"), "Name")
+    page.keyboard.press("Space")
+    # The results come with the status, and would replace a link that has the focus.
+    expect_status(page, "1 widget runs on SDK 1.4.0")
+    expect_url(page, f"{server.url}/?q=clock&sort=name&compatSdk=1.4.0&compatible=true")
     # Past the link that clears the filters.
     for key in ("Tab", "Tab", "Enter"):
         page.keyboard.press(key)

@@ -22,6 +22,7 @@ PATHS = {
     "version": "/widgets/acme/weather/2.6.1",
     "comparison": "/widgets/acme/weather/compare?from=2.6.0&to=3.1.0",
     "missing version": "/widgets/acme/weather/9.9.9",
+    "two widgets": "/compare?with=acme/weather&with=community/meteo-marine",
     "scope": "/widgets/acme",
     "right to left": "/widgets/community/prayer-times",
     "all yanked": "/widgets/acme-labs/voice-memo",
@@ -31,6 +32,8 @@ PATHS = {
     "docs": "/docs",
     "publish": "/publish",
     "scope found": "/?q=acme",
+    "keyword": "/?keyword=events",
+    "close matches": "/?q=weather+forecast+banana",
     "same versions": "/widgets/acme/weather/compare?from=2.6.0&to=2.6.0",
     "updates": "/updates?compatSdk=1.4&installed=acme/weather@2.6.1&installed=acme/none@1.0.0",
     "invalid updates": "/updates?compatSdk=x&installed=none",
@@ -51,6 +54,7 @@ LAYOUT_RULES = [
 ]
 WITHOUT_LAYOUT = {"rules": {rule: {"enabled": False} for rule in LAYOUT_RULES}}
 ONLY_LAYOUT = {"runOnly": LAYOUT_RULES}
+ONLY_CONTRAST = {"runOnly": ["color-contrast"]}
 # Operations of the API look alike, and examining the layout of all of them takes seconds.
 REMOVE_REPEATED = """
 const repeated = document.querySelectorAll(".operation:has(.get) ~ .operation:has(.get)");
@@ -58,12 +62,13 @@ repeated.forEach((each) => each.remove());
 """
 
 
-# One page of each template, whose layout is also examined dark and on a narrow screen.
+# One page of each template, whose layout is also examined dark on a narrow screen.
 TEMPLATES = (
     "browse",
     "widget",
     "version",
     "comparison",
+    "two widgets",
     "scope",
     "missing",
     "docs",
@@ -126,7 +131,21 @@ def test_page_is_accessible(visit: Visit, axe: str) -> None:
     assert visit.page.evaluate(VIOLATIONS, WITHOUT_LAYOUT) == []
     visit.page.evaluate(REMOVE_REPEATED)
     assert visit.page.evaluate(VIOLATIONS, ONLY_LAYOUT) == []
+    visit.page.emulate_media(color_scheme="dark")
+    assert visit.page.evaluate(VIOLATIONS, ONLY_CONTRAST) == []
     if visit.name in TEMPLATES:
-        visit.page.emulate_media(color_scheme="dark")
         visit.page.set_viewport_size({"width": 320, "height": 640})
         assert visit.page.evaluate(VIOLATIONS, ONLY_LAYOUT) == []
+
+
+def test_docs_on_a_phone_have_a_closed_list_of_operations(own_tab: "Page", server: Server) -> None:
+    operation = own_tab.locator(".contents ul ul a").first
+    own_tab.goto(f"{server.url}/docs")
+    own_tab.set_viewport_size({"width": 390, "height": 844})
+    assert operation.is_hidden()
+    own_tab.locator(".contents summary").click()
+    assert operation.is_visible()
+    own_tab.locator(".contents summary").click()
+    own_tab.set_viewport_size({"width": 1280, "height": 900})
+    assert operation.is_visible()
+    assert own_tab.locator("#objects ~ article .fields").first.is_hidden()

@@ -14,7 +14,7 @@ from conftest import Server, create_demo, hold, putting
 from reverse_proxies import PREFIX
 
 from app import create_app
-from catalog.documents import check_document
+from catalog.domain.documents import check_document
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
@@ -35,7 +35,7 @@ SKIP_LINK_POSITION = "getComputedStyle(document.querySelector('.skip')).position
 def base_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The URL with prefix of the service behind a proxy: the demo catalog and a held bundle."""
+    """The URL with prefix of the service behind a proxy: the demo catalog and a stored bundle."""
     directory = tmp_path_factory.mktemp(request.param)
     app = create_app({"DATABASE": create_demo(directory / "catalog.db")})
     widget = document("acme/held", bundled("1.0.0", BUNDLE), displayName="Held", downloadCount=1)
@@ -90,7 +90,10 @@ def test_every_url_in_a_page_is_below_the_prefix_and_exists(
     # Error pages link to themselves.
     linked = visits.urls - {f"{base_url}{path}" for path in PATHS}
     page.goto(f"{base_url}/")
-    assert page.evaluate(MISSING, sorted(linked - outside)) == []
+    # nginx limits the requests of a client at a time.
+    urls = sorted(linked - outside)
+    for start in range(0, len(urls), 20):
+        assert page.evaluate(MISSING, urls[start : start + 20]) == []
     assert len(linked) > 40
 
 
@@ -102,7 +105,7 @@ def test_every_request_of_a_page_is_below_the_prefix_and_succeeds(
     files = [request for request in visits.requests if request.resource_type != "document"]
     urls = [request.url.removeprefix(f"{base_url}/static/") for request in files]
     names = {re.sub(r"\.[0-9a-f]{16}\.", ".", url) for url in urls}
-    assert {"catalog.css", "pages.js", "browse.js", "docs.js"} <= names
+    assert {"catalog.css", "pages.js", "docs.js"} <= names
     statuses = {response.status for request in files if (response := request.response())}
     assert statuses <= {200, 304}
 

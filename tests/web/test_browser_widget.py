@@ -43,19 +43,19 @@ def test_button_to_download_is_on_the_first_screen(any_page: "Page", server: Ser
         box = any_page.locator("a.primary").bounding_box()
         assert box
         assert box["y"] + box["height"] < size["height"]
-    # Everything else about the bundle is in a disclosure.
+    # Everything else about the bundle is in another tab.
     assert not any_page.locator("#selected-sha").is_visible()
-    any_page.get_by_text("Command line, hash and verification").click()
+    any_page.get_by_text("Command line", exact=True).click()
     assert any_page.locator("#selected-sha").is_visible()
 
 
 @pytest.mark.parametrize("query", ["", "?compatSdk=1.4.0"])
-def test_widget_of_ten_versions_and_a_picture_is_two_and_a_half_screens_on_a_phone(
+def test_widget_of_ten_versions_and_a_picture_is_three_and_a_half_screens_on_a_phone(
     any_page: "Page", server: Server, query: str
 ) -> None:
     any_page.set_viewport_size(PHONE)
     any_page.goto(f"{server.url}{WEATHER}{query}")
-    assert any_page.evaluate("document.documentElement.scrollHeight") <= 2.5 * PHONE["height"]
+    assert any_page.evaluate("document.documentElement.scrollHeight") <= 3.5 * PHONE["height"]
     unfolded = 5 if query else 4
     assert rows(any_page).count() == unfolded
     assert any_page.get_by_text("Yanked: Shows Fahrenheit").is_visible()
@@ -79,6 +79,42 @@ def test_versions_are_filtered_by_toggles(any_page: "Page", server: Server) -> N
     assert rows(any_page).all_inner_texts() == ["2.6.0", "2.5.2", "2.5.0", "2.0.0"]
     any_page.get_by_role("link", name="For SDK 1.4.0").click()
     expect_url(any_page, f"{server.url}{WEATHER}?compatSdk=1.4.0&stable=true#versions")
+
+
+def test_readme_installs_and_older_versions_are_printed(page: "Page", server: Server) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto(server.url + WEATHER)
+    parts = [page.locator(each) for each in (".readme", ".installs", ".older .versions")]
+    assert [part.is_visible() for part in parts] == [False] * 3
+    page.emulate_media(media="print")
+    try:
+        assert [part.is_visible() for part in parts] == [True] * 3
+    finally:
+        page.emulate_media(media="null")
+
+
+def test_label_of_an_sdk_range_is_one_line_and_the_whole_range_is_its_title(
+    page: "Page", server: Server
+) -> None:
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/widgets/acme-labs/whiteboard")
+        for label in page.locator(".versions .label:visible").all():
+            box = label.bounding_box()
+            assert box
+            assert box["height"] < 30
+    ranges = page.locator(".versions .range")
+    assert ranges.first.get_attribute("title") == ranges.first.text_content()
+
+
+def test_commands_scroll_instead_of_breaking_words(page: "Page", server: Server) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto(f"{server.url}{WEATHER}/2.6.0")
+    page.get_by_text("Command line", exact=True).click()
+    command = page.locator("#selected-fetch")
+    assert command.evaluate("(e) => e.scrollWidth > e.clientWidth")
+    assert command.evaluate("(e) => e.clientHeight") < 40
+    assert not is_too_wide(page)
 
 
 def test_file_is_saved_under_the_name_that_its_command_verifies(

@@ -112,7 +112,7 @@ def test_commands_download_the_bundle_and_verify_its_hash(
     entry = {**version("2.6.0", bundleUrl=url, sha256Hash=digest), "name": name}
     script = f"{formatting.fetch_command(entry)} -s && {formatting.check_command(entry)}"
     result = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, f"{file}: OK\n", "")
     assert [path.name for path in tmp_path.iterdir()] == [file]

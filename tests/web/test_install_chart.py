@@ -11,10 +11,12 @@ from flask import Flask
 from markup import assert_page, element, elements
 
 from app import create_app
-from catalog.files.demo import create_demo
-from catalog.store.bundles import Bundles
+from catalog.files.jsonl import read_demo
+from catalog.store.bundles.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import today
+from catalog.store.write.demo import create_demo
+from catalog.store.write.installs import count_install
 
 AppWith = Callable[..., Flask]
 PAGE = "/widgets/acme/clock"
@@ -30,7 +32,7 @@ def app(app_with: AppWith) -> Flask:
 def count(app: Flask, *days: int, number: str = "") -> None:
     """Count an install for each of the numbers of days ago."""
     for ago in days:
-        assert app.extensions["database"].count_install("acme", "clock", today() - ago, number)
+        assert count_install(app.extensions["database"], "acme", "clock", today() - ago, number)
 
 
 def show(app: Flask) -> str:
@@ -84,10 +86,10 @@ def test_a_day_belongs_to_one_week_or_to_none(app: Flask, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("last", "before", "trend"),
     [
-        (11, 10, "▲ 10 % on the week before"),
-        (1, 4, "▼ 75 % on the week before"),
-        (3, 3, "= 0 % on the week before"),
-        (0, 2, "▼ 100 % on the week before"),
+        (11, 10, "▲ 10 % from the previous week"),
+        (1, 4, "▼ 75 % from the previous week"),
+        (3, 3, "unchanged from the previous week"),
+        (0, 2, "▼ 100 % from the previous week"),
         (3, 0, ""),
     ],
 )
@@ -104,7 +106,7 @@ def test_demo_catalog_has_installs_of_the_weeks_up_to_a_day(tmp_path: Path) -> N
     databases = []
     for name in ("one.db", "two.db"):
         database = Database(tmp_path / name)
-        create_demo(database, Bundles(tmp_path / f"{name}-bundles"), day=today())
+        create_demo(database, Bundles(tmp_path / f"{name}-bundles"), read_demo(), today())
         databases.append(database.path)
     app = create_app({"DATABASE": databases[0]})
     client, path = app.test_client(), "/api/v1/widgets/acme/weather/installs"
@@ -114,7 +116,7 @@ def test_demo_catalog_has_installs_of_the_weeks_up_to_a_day(tmp_path: Path) -> N
     assert [each["version"] for each in installs["versions"]] == ["3.1.0", "3.0.0"]
     assert 0 < sum(each["installs"] for each in installs["days"]) < 301_482
     page = assert_page(client.get("/widgets/acme/weather"), 200)
-    assert "on the week before" in element(page, class_="trend").text
+    assert "the previous week" in element(page, class_="trend").text
     # A widget without a counter has none.
     assert client.get("/api/v1/widgets/ops/log-tail/installs").json["days"] == []
     assert run_line(app, "check").exit_code == 0
@@ -126,7 +128,7 @@ def test_table_of_versions_has_the_share_of_each(app: Flask) -> None:
     count(app, 3, 3, 3)
     shares = [each.text for each in elements(show(app), class_="share")]
     assert shares == ["25% of installs", "75% of installs"]
-    assert "Shares are of 4 installs with a known version." in show(app)
+    assert "Based on the 4 installs that reported a version." in show(app)
 
 
 def test_small_share_is_under_one_percent(app: Flask) -> None:

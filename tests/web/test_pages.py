@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -26,6 +27,7 @@ PATHS = [
     *("/updates", UPDATES, "/publish", "/docs"),
     *("/widgets/acme", f"{WEATHER}/2.6.1", f"{WEATHER}/9.9.9"),
     f"{WEATHER}/compare?from=2.6.0&to=3.1.0",
+    "/compare?with=acme/weather&with=community/meteo-marine",
 ]
 
 
@@ -243,7 +245,7 @@ def test_publishing_is_explained_with_the_contact_of_the_operator(
         shown = element(page, "code", id=command).text
         assert shown.startswith(f"widget-catalog --server https://w.example {command}")
     links = [link.attributes["href"] for link in elements(page, "a") if link.text == contact]
-    # For the wheel, and for a token.
+    # For the wheel and for a token.
     assert links == ([target] * 2 if target else [])
     assert "ask the operator of this catalog" in page or target
     manifest = json.loads(element(page, id="manifest").text)
@@ -262,6 +264,11 @@ def test_wheel_of_the_service_is_offered_with_its_hash(
     command = f"pip install 'https://w.example/publish/{file.name}#sha256={digest}'"
     assert element(page, id="install").text == command
     assert element(page, id="ci").text.startswith(command)
+    # A file that was replaced has another hash.
+    file.write_bytes(b"another")
+    os.utime(file, ns=(1, 1))
+    assert hashlib.sha256(b"another").hexdigest() in client.get("/publish").text
+    file.write_bytes(b"a wheel")
     (path,) = (link.attributes["href"] for link in elements(page, "a") if link.text == file.name)
     with client.get(path) as response:
         assert (response.status_code, response.data) == (200, b"a wheel")

@@ -19,7 +19,10 @@ def test_scope_has_its_widgets_and_totals(client_with: ClientWith) -> None:
     )
     page = assert_page(client.get("/widgets/ac%20me"), 200)
     assert element(page, "title").text == "\u2068ac me\u2069 - Widget Catalog"
-    assert element(page, class_="totals").text == "2 widgets, 2 versions, 1,200 installs"
+    numbers, history = elements(page, class_="totals")
+    assert numbers.text == "2 widgets, 2 versions, 1,200 installs"
+    assert history.text.startswith("Publishing here since 2 Jan 2025, last release ")
+    assert history.text.endswith(" ago. None of its widgets is official.")
     assert "Secret" not in page
     links = {link.text: link.attributes["href"] for link in elements(page, "a")}
     assert (links["Clock"], links["Bell"]) == ("/widgets/ac%20me/clock", "/widgets/ac%20me/bell")
@@ -27,6 +30,25 @@ def test_scope_has_its_widgets_and_totals(client_with: ClientWith) -> None:
         assert client.get(links[text]).status_code == 200
     feeds = elements(page, "link", type="application/atom+xml")
     assert feeds[-1].attributes["href"] == "/feed.atom?scope=ac+me"
+
+
+@pytest.mark.parametrize(
+    ("official", "text"),
+    [
+        (
+            [True, True],
+            "All of its widgets are official: maintained by the operator of this catalog.",
+        ),
+        ([True, None], "1 of them is official: maintained by the operator of this catalog."),
+        ([False, None], "None of its widgets is official."),
+    ],
+)
+def test_scope_says_whether_it_is_official(
+    client_with: ClientWith, official: list[bool | None], text: str
+) -> None:
+    widgets = [document(f"acme/w{n}", isOfficial=each) for n, each in enumerate(official)]
+    page = client_with(*widgets).get("/widgets/acme").text
+    assert elements(page, class_="totals")[1].text.endswith(text)
 
 
 def test_scope_honours_the_sdk(demo: FlaskClient) -> None:
@@ -47,11 +69,11 @@ def test_widgets_of_a_scope_are_paged(client_with: ClientWith) -> None:
     client = client_with(*(document(f"acme/w{n:02}") for n in range(30)))
     pages = [client.get(f"/widgets/acme?page={number}").text for number in (1, 2)]
     names = [[heading.text for heading in elements(page, "h2")] for page in pages]
-    assert [len(each) for each in names] == [24, 6]
+    assert [len(each) for each in names] == [20, 10]
     assert len({*names[0], *names[1]}) == 30
     pager = elements(pages[0], "a", **{"aria-label": "Page 2"})
     assert [link.attributes["href"] for link in pager] == ["/widgets/acme?page=2"]
-    assert "after the last one" in client.get("/widgets/acme?page=3").text
+    assert "There is no page 3" in client.get("/widgets/acme?page=3").text
     invalid = assert_page(client.get("/widgets/acme?page=x"), 400)
     assert element(invalid, id="page-error").text == "x: There is no such page."
-    assert len(elements(invalid, "h2")) == 24
+    assert len(elements(invalid, "h2")) == 20

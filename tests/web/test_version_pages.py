@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from builders import document, version
+from builders import Json, document, version
 from flask.testing import FlaskClient
 from markup import assert_page, element, elements
 
@@ -40,9 +40,9 @@ def test_version_page_has_everything_about_the_version(client_with: ClientWith) 
     assert element(page, id="selected-fetch").text.startswith("curl -fgL -o clock-1.0.0.js https:")
     assert element(page, id="selected-sha").text == entry["sha256Hash"]
     assert element(page, "dl", class_="facts").text == (
-        "Published 2 Jan 2025 SDK ^1.0.0 Permissions network Licence MIT Bundle 1.2 kB "
-        "Size 1 × 1 to 12 × 12 cells"
+        "Published 2 Jan 2025 SDK ^1.0.0 Licence MIT Bundle 1.2 kB Size 1 × 1 to 12 × 12 cells"
     )
+    assert element(page, class_="permissions").text == "network talks to the internet"
     assert element(page, class_="notes").text == "First release."
     assert links(page)["JSON"] == "/api/v1/widgets/acme/clock/1.0.0"
 
@@ -95,8 +95,21 @@ def test_other_writings_of_a_version_redirect_to_its_page(
     assert (response.status_code, response.headers["Location"]) == (302, f"/widgets/{target}")
 
 
-def test_latest_of_a_widget_without_versions_is_404(client_with: ClientWith) -> None:
-    assert_page(client_with(document("acme/clock")).get(f"{CLOCK}/latest"), 404)
+@pytest.mark.parametrize(
+    ("versions", "query", "message"),
+    [
+        ([], "", "acme/clock has no version to install."),
+        ([version()], "?compatSdk=0.1", "No version of acme/clock runs on SDK 0.1.0."),
+        ([version(yanked=True)], "", "acme/clock has no version to install."),
+    ],
+)
+def test_latest_of_a_widget_that_has_none_is_404_and_says_why(
+    client_with: ClientWith, versions: list[Json], query: str, message: str
+) -> None:
+    client = client_with(document("acme/clock", *versions))
+    page = assert_page(client.get(f"{CLOCK}/latest{query}"), 404)
+    assert message in element(page, "main").text
+    assert "has no version latest" not in page
 
 
 @pytest.mark.parametrize(
@@ -188,6 +201,15 @@ def test_deprecated_version_links_to_one_that_is_not(client_with: ClientWith) ->
     assert links(page)["3.0.0"] == f"{CLOCK}/3.0.0"
     page = client.get(f"{CLOCK}/1.0.0?compatSdk=1.2.0").text
     assert links(page)["2.0.0"] == f"{CLOCK}/2.0.0?compatSdk=1.2.0"
+
+
+@pytest.mark.parametrize("path", [CLOCK, f"{CLOCK}/1.0.0"])
+def test_deprecated_version_is_not_recommended(client_with: ClientWith, path: str) -> None:
+    for message, is_recommended in (("Gone.", False), ("", False), (None, True)):
+        client = client_with(document("acme/clock", version(deprecationMessage=message)))
+        page = client.get(path).text
+        button = element(page, "a", download="clock-1.0.0.js")
+        assert ("primary" in button.attributes["class"].split()) is is_recommended
 
 
 def test_deprecated_latest_version_has_no_version_to_use_instead(client_with: ClientWith) -> None:

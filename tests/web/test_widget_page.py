@@ -1,5 +1,6 @@
 """The page of a widget: the version to download, its notes and facts, and all versions."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,7 @@ from calls import count_calls
 from flask.testing import FlaskClient
 from markup import assert_page, element, elements
 
-from catalog import semver_ranges
+from catalog.domain import semver_ranges
 
 WEATHER = "/widgets/acme/weather"
 CLOCK = "/widgets/acme/clock"
@@ -29,9 +30,9 @@ def test_page_shows_the_version_for_the_sdk_with_hash_and_commands(demo: FlaskCl
     page = assert_page(demo.get(f"{WEATHER}?compatSdk=v1.4"), 200)
     versions = demo.get("/api/v1/widgets/acme/weather").json["versions"]
     (compatible,) = (entry for entry in versions if entry["version"] == "2.6.0")
-    assert element(page, id="install").text == "Download 2.6.0, the newest for SDK 1.4.0"
+    assert element(page, id="install").text == "Use 2.6.0, the newest for SDK 1.4.0"
     assert "The latest version, 3.1.0, does not run on SDK 1.4.0 (needs ^2.1.0)." in page_text(page)
-    assert element(page, id="compatSdk-notice").text == "v1.4 is read as 1.4.0."
+    assert element(page, id="compatSdk-notice").text == "Using SDK 1.4.0."
     bundle = "http://localhost/api/v1/widgets/acme/weather/2.6.0/bundle.js"
     button = element(page, "a", class_="primary")
     assert (button.attributes["href"], button.attributes["download"]) == (
@@ -64,7 +65,7 @@ def test_every_link_of_the_page_carries_the_sdk(demo: FlaskClient) -> None:
 
 def test_page_without_an_sdk_shows_the_latest_version(demo: FlaskClient) -> None:
     page = demo.get(WEATHER).text
-    assert element(page, id="install").text == "Download 3.1.0"
+    assert element(page, id="install").text == "Use 3.1.0"
     assert elements(page, class_="compatible") == elements(page, class_="banner") == []
 
 
@@ -84,7 +85,7 @@ def test_widget_that_does_not_run_on_the_sdk_says_why_and_has_no_button(
     assert f"The latest version, 1.0.0, does not run on SDK 1.4.0 ({reason})." in page_text(page)
     assert elements(page, id="selected-fetch") == elements(page, class_="primary") == []
     # A text that is no range is not shown as one.
-    assert ("two" in page_text(page)) is False
+    assert " two " not in page_text(page)
 
 
 def test_dashboard_of_the_operator_has_a_button(client_with: ClientWith) -> None:
@@ -144,7 +145,7 @@ NEWEST_YANKED = [
         ("?compatSdk=0.9.0", "3.1.0 was yanked: Loses *time*. If you have it, install 1.0.0."),
         (
             "?compatSdk=9.0.0",
-            "3.1.0 was yanked: Loses *time*. There is no version to change to on SDK 9.0.0.",
+            "3.1.0 was yanked: Loses *time*. There is no replacement on SDK 9.0.0.",
         ),
     ],
     ids=["highest below", "for the SDK", "none"],
@@ -215,8 +216,8 @@ def test_table_has_badges_and_reasons_for_the_state_of_a_version(client_with: Cl
     assert rows(page) == [
         "2.0.0 Yanked",
         "2.0.0-rc.1 Prerelease Yanked",
-        "1.2.0-beta.1 Latest For SDK 1.0.0 Prerelease",
-        "1.1.0 Runs on SDK 1.0.0",
+        "1.2.0-beta.1 Latest Runs on SDK 1.0.0 Prerelease",
+        "1.1.0 For SDK 1.0.0",
         "1.0.0 Runs on SDK 1.0.0 Deprecated",
         "0.1.0",
     ]
@@ -315,7 +316,7 @@ def test_table_of_a_widget_with_many_versions_is_paged(
     assert len(rows(last)) == 99
     assert links(last)["1"] == "/widgets/acme/old?stable=true&page=1#versions"
     beyond = client.get("/widgets/acme/old?page=21").text
-    assert "after the last one" in element(beyond, class_="empty").text
+    assert "There is no page 21" in element(beyond, class_="empty").text
     # The page is as small as that of any other widget.
     assert max(map(len, (page, last, beyond))) < 100_000
     # Only its versions are rendered: about 20,000 calls; 300,000 for all of them.
@@ -345,7 +346,9 @@ def test_notes_and_new_permissions_of_the_shown_version_are_above_the_versions(
     assert element(page, "h3").text == "Fixed"
     link = element(page, "a", href="https://b.example")
     assert link.attributes["rel"] == "nofollow noopener"
-    assert element(page, "dd", class_="permissions").text == "network storage"
+    assert element(page, "ul", class_="permissions").text == (
+        "network talks to the internet new storage saves data locally"
+    )
     assert "New permissions: network. Removed permissions: audio." in page_text(page)
     assert links(page)["What changed since 1.0.0"] == f"{CLOCK}/compare?to=2.0.0&from=1.0.0"
 
@@ -387,7 +390,7 @@ def test_facts_of_version_and_widget_are_apart_with_exact_values(client_with: Cl
     client = client_with(document("acme/clock", latest, downloadCount=1234))
     page = client.get(CLOCK).text
     assert [facts.text for facts in elements(page, "dl", class_="facts")] == [
-        "Published 4 Aug 2026 SDK >=1.4.0 <2.0.0 Permissions none Licence MIT Bundle 20.3 kB "
+        "Published 4 Aug 2026 SDK >=1.4.0 <2.0.0 Licence MIT Bundle 20.3 kB "
         "Size 2 × 1 to 8 × 6 cells",
         "Created 4 Aug 2026",
     ]
@@ -420,3 +423,89 @@ def test_sdk_ranges_are_not_parsed_again_for_a_page(client_with: ClientWith) -> 
     # To parse one of these ranges takes 1,500.
     assert count_calls(lambda: client.get(page), semver_ranges) < 100
     assert client.get(page).text.count(">For SDK 7.7.0</span>") == 1
+
+
+def test_stable_version_is_offered_and_a_newer_prerelease_is_one_line(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(STATES)
+    page = client.get(f"{CLOCK}?compatSdk=1.0.0").text
+    assert element(page, id="install").text == "Use 1.1.0, the newest for SDK 1.0.0"
+    assert "Newer prerelease: 1.2.0-beta.1" in page_text(page)
+    only = client_with(document("acme/clock", version("1.0.0-rc.1"))).get(CLOCK).text
+    assert element(only, id="install").text == "Use 1.0.0-rc.1"
+    assert "Newer prerelease" not in only
+
+
+def test_import_map_has_the_integrity_of_the_bundle(client_with: ClientWith) -> None:
+    url = "https://cdn.example.com/</script>.js"
+    entry = version(bundleUrl=url, sha256Hash="00" * 32)
+    text = element(client_with(document("acme/clock", entry)).get(CLOCK).text, id="import-map").text
+    head, _, rest = text.removeprefix('<script type="importmap"> ').partition(" </script> ")
+    # A "<" in the JSON cannot end the script element.
+    assert json.loads(head) == {
+        "imports": {"acme/clock": url},
+        "integrity": {url: "sha256-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+    }
+    module = 'const widget = await import("acme/clock");'
+    assert rest == f'<script type="module"> {module} </script>'
+
+
+def test_name_for_the_list_of_installed_versions_can_be_copied(demo: FlaskClient) -> None:
+    page = demo.get(f"{WEATHER}?compatSdk=1.4.0").text
+    assert element(page, id="selected-name").text == "acme/weather@2.6.0"
+
+
+def test_page_says_who_makes_the_widget(demo: FlaskClient) -> None:
+    page = demo.get(WEATHER).text
+    assert element(page, class_="by").text == "by acme Official"
+    assert links(page)["acme"] == "/widgets/acme"
+
+
+def test_strip_shows_which_sdks_each_version_runs_on(demo: FlaskClient) -> None:
+    page = demo.get(WEATHER).text
+    rows = [row.text for row in elements(page, "tr") if row.text.endswith(("yes", "no"))]
+    assert rows[:3] == [
+        "3.1.0" + "no" * 6 + "yes",
+        "3.0.0" + "no" * 5 + "yes" * 2,
+        "3.0.0-beta.1" + "no" * 4 + "yes" * 3,
+    ]
+    assert (
+        "SDK 1.0SDK 1.1SDK 1.2SDK 1.3SDK 1.4SDK 2.0SDK 2.1"
+        in element(page, "table", class_="support").text
+    )
+
+
+def test_strip_joins_versions_and_leaves_out_yanked_ones(client_with: ClientWith) -> None:
+    ranges = {"1.3.0": "^2.0.0", "1.2.0": "^1.4.0", "1.1.0": "1.4 - 1", "1.0.0": "soon"}
+    versions = [
+        version(number, sdkVersion=text, publishedAt=DAY(9 - n))
+        for n, (number, text) in enumerate(ranges.items())
+    ]
+    yanked = version("0.9.0", sdkVersion="^7.0.0", yanked=True, publishedAt=DAY(1))
+    page = client_with(document("acme/clock", *versions, yanked)).get(CLOCK).text
+    rows = [row.text for row in elements(page, "tr") if "yes" in row.text]
+    assert rows == ["1.3.0noyes", "1.2.0 to 1.1.0yesno"]
+
+
+def test_page_links_to_other_widgets_of_the_scope_and_to_similar_ones(
+    client_with: ClientWith,
+) -> None:
+    both = version(permissions=["network", "storage"])
+    client = client_with(
+        {**document("acme/clock", both), "about": {"keywords": ["time"]}},
+        *(document(f"acme/w{n}", version(permissions=[]), downloadCount=n) for n in range(4)),
+        document("b/same", both, downloadCount=1),
+        document("b/half", version(permissions=["network"]), downloadCount=9),
+        document("b/other", version(permissions=["camera", "audio"]), downloadCount=99),
+        {**document("b/word", version(permissions=[])), "about": {"keywords": ["Time", "moon"]}},
+        {**document("acme/own", version(permissions=[])), "about": {"keywords": ["time"]}},
+        document("b/hidden", both, listed=False),
+    )
+    page = client.get(CLOCK).text
+    more, similar = elements(page, "ul", class_="others")
+    assert [word for word in more.text.split() if "/" in word] == ["acme/w3", "acme/w2", "acme/w1"]
+    assert [word for word in similar.text.split() if "/" in word] == ["b/word", "b/same"]
+    compared = [link for link in elements(page, "a") if link.text == "Compare"]
+    assert compared[0].attributes["href"] == "/compare?with=acme/clock&with=b/word"
+    assert elements(client.get("/widgets/b/other").text, id="similar") == []

@@ -1,71 +1,215 @@
-"""A database file and its WAL: their paths, whether they exist, and may be written."""
+"""The file of the database: how it is created, opened, migrated, replaced and closed."""
 
+import logging
 import os
-import stat
+import sqlite3
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
-from .sqlite import DatabaseError
+from ...system.atomic_files import find_unused, locked_new_file, replace_file, scratch_directory
+from ...system.paths import path_text
+from ..schema.schema import SCHEMA_VERSION
+from .deadlines import Deadline
+from .file_paths import (
+    FileId,
+    entry_id,
+    file_exists,
+    follow_links,
+    is_deleted,
+    is_in_wal_mode,
+    missing_permission,
+    remove_wal,
+    shm_path,
+    wal_path,
+)
+from .lifecycle import check_schema, copy_to_new_file, create_catalog, migrate
+from .sqlite import BUSY_TIMEOUT_MS, Connection, DatabaseError, DatabaseGoneError, connect
+from .transaction import Transaction
 
-# Device and inode number.
-FileId = tuple[int, int]
-
-
-def wal_path(path: Path) -> Path:
-    """Return the path of the WAL of the database at the path."""
-    return path.with_name(f"{path.name}-wal")
-
-
-def shm_path(path: Path) -> Path:
-    """Return the path of the WAL index, the memory that all connections share."""
-    return path.with_name(f"{path.name}-shm")
-
-
-def remove_wal(path: Path) -> None:
-    """Remove the WAL of a file that is gone: SQLite would apply it to the next file at the path."""
-    wal_path(path).unlink(missing_ok=True)
-    shm_path(path).unlink(missing_ok=True)
-
-
-def file_id(path: str | os.PathLike[str]) -> FileId | None:
-    """Return what identifies the file at the path; None if there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+logger = logging.getLogger(__name__)
 
 
-def file_exists(path: Path, name: str) -> bool:
-    """Return whether there is a file at the path that is not empty."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise DatabaseError(f"{name} cannot be accessed: {error.strerror}.") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise DatabaseError(f"{name} is not a file.")
-    return status.st_size > 0
+class DatabaseFile:
+    """The database file, opened by one connection that writes and is closed last."""
 
+    def __init__(
+        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    ) -> None:
+        self.path = Path(path)
+        # The path for messages, printable even if it is not Unicode.
+        self.name = path_text(self.path)
+        # The deadline of the current thread.
+        self.deadline = Deadline()
+        self._busy_timeout_ms = busy_timeout_ms
+        # Held by the thread that writes or opens the file.
+        self._write_lock = threading.Lock()
+        self._writer: Connection | None = None
+        # The file, the links that lead to it, its WAL and the WAL index, as they were when the file
+        # was opened. A link in place of the file would make the next process use another WAL.
+        self._opened: dict[Path, FileId | None] = {}
+        # The last of these links leads to this path.
+        self._opened_file = self.path
 
-def missing_permission(path: Path) -> str | None:
-    """Return which permission to write to the file is missing; SQLite does not say it."""
-    for file in (path, wal_path(path), shm_path(path)):
-        if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
-            return _read_only(file) or f"this user may not read and write {file.name}"
-    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
-        return (
-            _read_only(path.parent)
-            or "this user may not write to its directory, where SQLite creates the WAL"
-        )
-    return None
+    @property
+    def real_path(self) -> Path:
+        """The path of the file itself, to which SQLite appends -wal, if the path is a link."""
+        return Path(os.path.realpath(self.path))
 
+    @property
+    def scratch_parent(self) -> Path:
+        """The directory for temporary files as large as the catalog."""
+        return self.real_path.parent
 
-def _read_only(path: Path) -> str | None:
-    """Return what to do if the file system is read-only; ProtectSystem= of systemd makes it so."""
-    if not os.statvfs(path).f_flag & os.ST_RDONLY:
-        return None
-    return (
-        "its file system is read-only (EROFS). In a unit of systemd, name the directory in"
-        " ReadWritePaths="
-    )
+    def exists(self) -> bool:
+        """Return whether there is a file that is not empty."""
+        return file_exists(self.path, self.name)
+
+    def is_same_file(self, path: Path) -> bool:
+        """Return whether there is a file at the path, and it is that of the catalog."""
+        return path.exists() and self.path.exists() and path.samefile(self.path)
+
+    def check_in_place(self) -> None:
+        """Raise DatabaseGoneError if an opened file is no longer at its path."""
+        for path, opened in self._opened.items():
+            if entry_id(path) != opened:
+                is_wal = path in (wal_path(self._opened_file), shm_path(self._opened_file))
+                suffix = path.name.removeprefix(self._opened_file.name) if is_wal else ""
+                raise DatabaseGoneError(
+                    f"{self.name}{suffix} was removed or replaced while it was open."
+                )
+
+    def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
+        """Create the catalog with the content that the function adds, or no file at all."""
+        if self.exists():
+            raise DatabaseError(f"{self.name} exists already.")
+        path = self.real_path
+        try:
+            with scratch_directory(path.parent) as directory:
+                new = directory / path.name
+                create_catalog(new, fill)
+                with locked_new_file(path):
+                    remove_wal(path)
+                    replace_file(new, path)
+        except FileExistsError as error:
+            raise DatabaseError(f"{self.name} exists already.") from error
+        except OSError as error:
+            raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
+
+    def open_for_serving(self) -> None:
+        """Open the file, and migrate one of an earlier release; raise DatabaseError if it cannot.
+
+        A file that this user may not write is such an error.
+        """
+        if self.exists() and (permission := missing_permission(self.real_path)):
+            raise DatabaseError(f"{self.name} cannot be written: {permission}.")
+        self.migrate()
+
+    def migrate(self) -> None:
+        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
+        with self.deadline.holding(self._write_lock):
+            self._open_writer(may_migrate=True)
+
+    def _open_writer(self, *, may_migrate: bool = False) -> Connection:
+        """Return the connection that writes, and open the file; call with the write lock held."""
+        if self._writer:
+            return self._writer
+        if not self.exists():
+            raise DatabaseError(f"{self.name} does not exist. Create it with: widget-catalog init")
+        links = follow_links(self.path)
+        opened = {path: entry_id(path) for path in links}
+        try:
+            writer = connect(self.real_path, "mode=rw", self._busy_timeout_ms)
+            try:
+                self._prepare(writer, may_migrate)
+            except BaseException:
+                writer.close()
+                raise
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+        for each in (wal_path(links[-1]), shm_path(links[-1])):
+            opened[each] = entry_id(each)
+        self._opened, self._opened_file, self._writer = opened, links[-1], writer
+        return writer
+
+    def _prepare(self, writer: Connection, may_migrate: bool) -> None:
+        version = self._check_version(writer, may_migrate=may_migrate)
+        # A backup is not in WAL mode.
+        if writer.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            writer.execute("PRAGMA journal_mode = WAL")
+        if version < SCHEMA_VERSION:
+            migrate(writer, self.real_path)
+        # This opens the WAL.
+        writer.data_version()
+
+    def _check_version(self, connection: Connection, *, may_migrate: bool) -> int:
+        version = check_schema(connection, self.name)
+        if version < SCHEMA_VERSION and not may_migrate:
+            raise DatabaseError(
+                f"{self.name} has schema version {version}, and this release needs "
+                f"{SCHEMA_VERSION}. Run widget-catalog migrate, or start the service."
+            )
+        return version
+
+    def _read_only_parameters(self) -> str | None:
+        """Return how to open a file that is only read; None if it can be opened for writing too.
+
+        A backup is not in WAL mode, and reading must not change its bytes. To read a file in WAL
+        mode, SQLite creates a WAL, unless nothing can change the file.
+        """
+        path = self.real_path
+        try:
+            if not self.exists():
+                return None
+            if not is_in_wal_mode(path) and not wal_path(path).exists():
+                return "mode=ro"
+        except OSError:
+            return None
+        if missing_permission(path) is None:
+            return None
+        return "mode=ro" if wal_path(path).exists() else "mode=ro&immutable=1"
+
+    def _cannot_open(self, error: sqlite3.Error) -> DatabaseError:
+        reason = missing_permission(self.real_path) or error
+        return DatabaseError(f"{self.name} cannot be opened: {reason}.")
+
+    def _close_writer(self) -> None:
+        """Close the file; call with the write lock held, after all readers are closed."""
+        if self._writer:
+            try:
+                self.check_in_place()
+            except DatabaseGoneError:
+                self._save_wal(self._writer)
+                self._rescue(self._writer)
+            self._writer.close()
+        self._writer, self._opened = None, {}
+
+    def _save_wal(self, writer: Connection) -> None:
+        """Write the WAL into the file that was opened: SQLite does so only if it is in place."""
+        try:
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            logger.error("The last writes to %s cannot be saved: %s.", self.name, error)
+        file, wal = self._opened_file, wal_path(self._opened_file)
+        is_replaced = entry_id(file) not in (self._opened[file], None)
+        if is_replaced and entry_id(wal) == self._opened[wal]:
+            # SQLite would apply it to the file that is at the path now.
+            remove_wal(file)
+
+    def _rescue(self, writer: Connection) -> None:
+        """Copy a file that was deleted beside its path: only this process can still read it."""
+        file = self._opened_file
+        if not is_deleted(self._opened[file]):
+            return
+        target = find_unused(file.with_name(f"{file.name}.rescued"))
+        try:
+            copy_to_new_file(writer, target)
+        except (OSError, sqlite3.Error) as error:
+            logger.error("%s was deleted and cannot be rescued: %s.", self.name, error)
+        else:
+            logger.error(
+                "%s was deleted while it was open. Its content was saved as %s; restore it with"
+                " widget-catalog restore.",
+                self.name,
+                path_text(target),
+            )

@@ -15,17 +15,19 @@ from .sqlite import DeadlineExceeded, WouldBlock
 
 
 class Deadline(threading.local):
-    """The deadline of the current thread. Without a call of a set method there is none."""
+    """The deadline of the current thread; there is none until set() or set_budget() is called."""
 
     _time = math.inf
-    # In CPU time of the thread.
+    # The deadline in CPU time of the thread.
     _cpu_time = math.inf
-    # Whether the request fails at the deadline. Otherwise another thread starts it again.
+    # Whether the request fails at the deadline. Otherwise another thread restarts it.
     is_final = False
-    # Whether this thread has no time for what is not cached.
+    # Whether this thread may respond only from the cache.
     only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
+    # When the request arrived; 0 if that does not matter.
+    arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
         """Set the deadline, in seconds from now; at a final one the request fails with 503."""
@@ -33,7 +35,7 @@ class Deadline(threading.local):
         self._cpu_time, self.only_cached = math.inf, False
 
     def set_budget(self, cpu_seconds: float, *, only_cached: bool = False) -> None:
-        """Set how much CPU time this thread may use before another one starts the request again."""
+        """Limit the CPU time of this thread; beyond it, another thread restarts the request."""
         self._time, self.is_final = math.inf, False
         self._cpu_time, self.only_cached = time.thread_time() + cpu_seconds, only_cached
 

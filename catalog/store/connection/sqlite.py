@@ -4,11 +4,10 @@ import itertools
 import os
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any
 from urllib.parse import quote
 
 BUSY_TIMEOUT_MS = 5_000
@@ -57,61 +56,16 @@ class ReplicaBehindError(DatabaseError):
     """The file is a copy that another process updates, and lacks recent writes."""
 
 
+class OutcomeUnknownError(DatabaseError):
+    """A write may have been carried out or not, so it must not be sent again."""
+
+
 class DeadlineExceeded(BaseException):
     """The thread's deadline has passed. A BaseException, so that no error handler catches it."""
 
 
 class WouldBlock(DeadlineExceeded):
     """A thread that may not wait would have to wait for a lock, or for a file to be opened."""
-
-
-class Cursor(sqlite3.Cursor):
-    """A cursor that raises DeadlineExceeded when its connection interrupts a read.
-
-    Fetching a row can take as long as executing the statement, so every method is covered.
-    """
-
-    def execute(self, sql: str, parameters: Any = (), /) -> Self:
-        try:
-            super().execute(sql, parameters)
-        except sqlite3.OperationalError as error:
-            reraise(error, self.connection)
-        return self
-
-    def fetchone(self) -> Any:
-        try:
-            return super().fetchone()
-        except sqlite3.OperationalError as error:
-            reraise(error, self.connection)
-
-    def fetchall(self) -> list[Any]:
-        try:
-            return super().fetchall()
-        except sqlite3.OperationalError as error:
-            reraise(error, self.connection)
-
-    def __next__(self) -> Any:
-        row = self.fetchone()
-        # A loop in Python can take longer than the steps of SQLite, which check it too.
-        if isinstance(self.connection, Connection):
-            self.connection.check_deadline()
-        if row is None:
-            raise StopIteration
-        return row
-
-
-def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> NoReturn:
-    """Raise the error, as DeadlineExceeded or WouldBlock if that is its cause."""
-    try:
-        if result_code(error) == sqlite3.SQLITE_INTERRUPT:
-            raise DeadlineExceeded from error
-        if is_busy(error) and getattr(connection, "on_io_thread", False):
-            raise WouldBlock from error
-        raise error
-    finally:
-        # Otherwise the error and this frame refer to each other, and keep the cursor. The garbage
-        # collection of it, in any thread, would wait for a write that waits for another process.
-        del error
 
 
 class Connection(sqlite3.Connection):
@@ -121,7 +75,7 @@ class Connection(sqlite3.Connection):
 
     on_io_thread = False
     # The file of a node that it belongs to; see node_file.py.
-    file: tuple[int, int] | None = None
+    file: tuple[tuple[int, int], tuple[int, int] | None] | None = None
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -130,7 +84,6 @@ class Connection(sqlite3.Connection):
         # What searches have counted, each with the revision of the content that it belongs to; see
         # search.py. All connections to the same opened file share it.
         self.counts: dict[object, tuple[int, Any]] = {}
-        self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
@@ -143,28 +96,34 @@ class Connection(sqlite3.Connection):
         It also changes with the day, on which installs depend, and never equals that of another
         connection. Call this outside a transaction.
         """
-        # Without a Cursor, which takes a quarter longer.
-        try:
-            version = super().execute("PRAGMA data_version").fetchone()[0]
-            return self._number, version, today()
-        except sqlite3.OperationalError as error:
-            reraise(error, self)
-
-    def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
-        cursor = super().cursor(Cursor)
-        self._cursors.add(cursor)
-        return cursor.execute(sql, parameters)
-
-    def end_reads(self) -> None:
-        """Close the cursors that are not at their end: they keep the snapshot that they read."""
-        for cursor in list(self._cursors):
-            cursor.close()
+        return self._number, fetch_one(self, "PRAGMA data_version")[0], today()
 
     def __del__(self) -> None:
         # Since Python 3.13, the end of a thread with an open connection would be a ResourceWarning.
         # A connection that could not be opened cannot be closed either.
         with suppress(sqlite3.ProgrammingError):
             self.close()
+
+
+def fetch_all(connection: sqlite3.Connection, sql: str, values: Any = ()) -> list[Any]:
+    """Return the rows of a statement; raise DeadlineExceeded or WouldBlock instead of waiting.
+
+    The statement is at its end when this returns, so it does not keep a snapshot of the file.
+    """
+    try:
+        return connection.execute(sql, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if result_code(error) == sqlite3.SQLITE_INTERRUPT:
+            raise DeadlineExceeded from error
+        if is_busy(error) and getattr(connection, "on_io_thread", False):
+            raise WouldBlock from error
+        raise
+
+
+def fetch_one(connection: sqlite3.Connection, sql: str, values: Any = ()) -> Any:
+    """Return the first row of a statement, or None; see fetch_all()."""
+    rows = fetch_all(connection, sql, values)
+    return rows[0] if rows else None
 
 
 def database_uri(path: Path, parameters: str) -> str:
@@ -198,7 +157,7 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     """Make every statement in the block see the same snapshot of the catalog."""
     try:
-        connection.execute("BEGIN")
+        fetch_all(connection, "BEGIN")
         yield
     finally:
         # BEGIN can be interrupted by the deadline after the transaction has begun, and so can an

@@ -8,19 +8,19 @@ again: it decides from what it reads, never from the number of rows that a state
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ...validators import format_timestamp
+from ...domain.timestamps import now
 from ..schema.derived import REFRESH, raise_if_too_large
+from .sqlite import fetch_all
 
 Values = Mapping[str, object]
 
 
 class Actor(NamedTuple):
-    """Who changes the catalog: the user of a command, or the holder of a token."""
+    """Who changes the catalog: the user of a command, the holder of a token, or a trusted job."""
 
-    # local or token.
+    # local, token or trust.
     kind: str
     name: str
 
@@ -31,11 +31,6 @@ RECORD = """
 INSERT INTO audit (at, kind, actor, action, scope, name, version, before, after)
 SELECT :at, :kind, :actor, :action, :scope, :name, :version, :before, :after WHERE true
 """
-
-
-def now() -> str:
-    """Return the current time as it is stored."""
-    return format_timestamp(datetime.now(UTC))
 
 
 class Transaction:
@@ -50,7 +45,7 @@ class Transaction:
 
     def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
         """Return the rows of a statement."""
-        return self._connection.execute(sql, values or {}).fetchall()
+        return fetch_all(self._connection, sql, values or {})
 
     def execute(self, sql: str, values: Values | None = None) -> None:
         """Run a statement that writes."""

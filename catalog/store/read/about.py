@@ -1,10 +1,11 @@
-"""What people read about a listed widget: readme, links and the picture if its file is here."""
+"""The about of a listed widget, with its picture only if the file of the picture is stored."""
 
 import sqlite3
 
-from ...documents import ABOUT_KEYS, Json, about_json
-from ...text import format_elapsed
-from ..bundles import Bundles
+from ...domain.documents import ABOUT_KEYS, Json, about_json
+from ...domain.timestamps import format_elapsed
+from ..bundles.bundles import Bundles
+from ..connection.sqlite import fetch_one
 
 ABOUT_LISTED = """
 SELECT content, about.* FROM revision
@@ -20,19 +21,24 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | None:
-    """Return from where and when a widget was copied, in words; None if it is no copy."""
-    row = connection.execute(ORIGIN, {"scope": scope, "name": name}).fetchone()
+    """Return the upstream of a copy and its last refresh, in words; None for a local widget."""
+    row = fetch_one(connection, ORIGIN, {"scope": scope, "name": name})
     return row and f"{row['source']}, refreshed {format_elapsed(row['refreshed_at'])}"
 
 
 def find_about(
     connection: sqlite3.Connection, bundles: Bundles, scope: str, name: str
-) -> tuple[int, Json] | None:
-    """Return the revision, and what the API says about a widget; None if it is not listed."""
-    row = connection.execute(ABOUT_LISTED, {"scope": scope, "name": name}).fetchone()
+) -> tuple[int | None, Json] | None:
+    """Return the revision, and the about of a widget as JSON; None if it is not listed.
+
+    The revision is None while the file of the picture is missing: the file can arrive at any time
+    without a write to the database.
+    """
+    row = fetch_one(connection, ABOUT_LISTED, {"scope": scope, "name": name})
     if row is None:
         return None
-    about = about_json(row) or dict.fromkeys(ABOUT_KEYS)
-    if about["picture"] and not bundles.holds(about["picture"]["sha256Hash"]):
-        about["picture"] = None
+    about = about_json(row) or {**dict.fromkeys(ABOUT_KEYS), "keywords": []}
+    # An import can name the hash of any file, even that of a bundle which is stored later.
+    if about["picture"] and not bundles.has_picture(about["picture"]):
+        return None, {**about, "picture": None}
     return row["content"], about

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
-from ...documents import Json
-from ...semver_ranges import MAX_SAFE_INTEGER
-from ...text import quoted
-from ..connection.sqlite import Connection, snapshot
+from ...domain.documents import Json
+from ...domain.messages import quoted
+from ...domain.semver_ranges import MAX_SAFE_INTEGER
+from ..connection.sqlite import Connection, fetch_one, snapshot
 from .detail import DETAIL_JSON
-from .search_params import ParameterError, parse_limit
+from .parameters import ParameterError, parse_limit
 
 POSITION = re.compile("([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
 
@@ -55,7 +55,7 @@ class ChangesRevision(NamedTuple):
 
     history: str
     last_sequence: int
-    # None if the page has no ETag of a detail, which depends on the download count.
+    # None if the page contains no ETag of a detail: only these ETags depend on download counts.
     downloads: int | None
 
 
@@ -63,33 +63,34 @@ CHANGES_REVISION = """
 SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
 """
 
-# Rendering a detail takes nearly all of the time, hence the bound on the limit.
-CHANGES = f"""
+# Rendering a detail takes nearly all of the time, hence the bound on the limit. A detail can have
+# megabytes, so only one at a time is kept in memory.
+NEXT_CHANGE = f"""
 SELECT sequence, scope, name, iif(change.listed, {DETAIL_JSON}, NULL)
 FROM change LEFT JOIN widget USING (scope, name)
-WHERE sequence > :sequence ORDER BY sequence LIMIT :limit
+WHERE sequence > :sequence ORDER BY sequence LIMIT 1
 """
 
 
 def find_changes(
     connection: Connection, query: ChangesQuery, make_etag: Callable[[bytes], str]
 ) -> tuple[ChangesRevision, Json] | None:
-    """Return the response with the changes after the position; None if it has another history.
+    """Return the changes after the position; None if the position is of another history.
 
-    make_etag gets the JSON of a detail.
+    make_etag() takes the JSON of a detail and returns its ETag.
     """
     with snapshot(connection):
-        history, downloads, last_sequence = connection.execute(CHANGES_REVISION).fetchone()
+        history, downloads, last_sequence = fetch_one(connection, CHANGES_REVISION)
         since = query.since or FeedPosition(history, 0)
         # A copied or replaced file can have the same history with fewer changes.
         if since.history != history or since.sequence > last_sequence:
             return None
-        changes, end = [], since.sequence
-        values = {"sequence": since.sequence, "limit": query.limit}
-        for sequence, scope, name, detail in connection.execute(CHANGES, values):
+        changes: list[Json] = []
+        end = since.sequence
+        while len(changes) < query.limit and end < last_sequence:
+            end, scope, name, detail = fetch_one(connection, NEXT_CHANGE, {"sequence": end})
             kind, etag = ("removed", None) if detail is None else ("changed", make_etag(detail))
             changes.append({"scope": scope, "name": name, "kind": kind, "etag": etag})
-            end = sequence
             connection.check_deadline()
     has_etags = any(change["etag"] for change in changes)
     revision = ChangesRevision(history, last_sequence, downloads if has_etags else None)
@@ -106,5 +107,5 @@ WHERE history = :history AND coalesce(:downloads, downloads) = downloads
 
 def revalidate_changes(connection: Connection, revision: ChangesRevision) -> ChangesRevision | None:
     """Return the revision if the page is still the same, else None."""
-    row = connection.execute(REVALIDATE_CHANGES, revision._asdict()).fetchone()
+    row = fetch_one(connection, REVALIDATE_CHANGES, revision._asdict())
     return revision if row else None

@@ -3,8 +3,9 @@
 import sqlite3
 from typing import NamedTuple
 
-from ..schema.sdk_intervals import sdk_key
+from ..connection.sqlite import fetch_one
 from . import json_sql
+from .candidates import AVAILABLE, IS_STABLE, NEWEST_FIRST, Candidates
 
 
 class DetailRevision(NamedTuple):
@@ -14,42 +15,44 @@ class DetailRevision(NamedTuple):
     download_count: int | None
 
 
-DETAIL_MEMBERS = f"""
+def _detail_json(candidates: Candidates) -> str:
+    """Return the expression for the body of the response, for a row of widget."""
+    latest = candidates._replace(sdk=None).newest("version", "widget.id")
+    compatible = ""
+    if candidates.sdk:
+        entry = candidates.newest_entry("widget.id")
+        compatible = f""" || ',"latestCompatibleVersion":' || coalesce({entry}, 'null')"""
+    return f"""CAST(
     '{{"widget":' || {json_sql.WIDGET} || ',"versions":' || {json_sql.VERSION_ENTRIES}
-    || ',"latestVersion":' || {json_sql.LATEST_VERSION}
-"""
-NEWEST_FOR_SDK = json_sql.LATEST_COMPATIBLE_ENTRY.format(widget_id="widget.id")
-SDK_MEMBER = f"""
-    || ',"latestCompatibleVersion":' || coalesce({NEWEST_FOR_SDK}, 'null')
-"""
-BODY = "CAST({members} || '}}' || char(10) AS BLOB)"
-# The body of the response for a row of widget.
-DETAIL_JSON = BODY.format(members=DETAIL_MEMBERS)
-_DETAIL = """
+    || ',"latestVersion":' || json_quote({latest}){compatible} || '}}' || char(10) AS BLOB)"""
+
+
+DETAIL_JSON = _detail_json(AVAILABLE)
+DETAIL = """
 SELECT content, download_count, {body}
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
-DETAIL = _DETAIL.format(body=DETAIL_JSON)
-DETAIL_WITH_SDK = _DETAIL.format(body=BODY.format(members=DETAIL_MEMBERS + SDK_MEMBER))
 
 
 def find_detail(
-    connection: sqlite3.Connection, scope: str, name: str, sdk: str | None = None
+    connection: sqlite3.Connection, scope: str, name: str, candidates: Candidates = AVAILABLE
 ) -> tuple[DetailRevision, bytes] | None:
     """Return the JSON of the detail and the revision that it shows; None if it is not listed.
 
-    With an SDK, the detail has the newest version that runs on it.
+    The candidates decide which version is the latest. With an SDK, the detail also has the newest
+    version that runs on it.
     """
-    values = {"scope": scope, "name": name, "sdk": sdk and sdk_key(sdk)}
-    row = connection.execute(DETAIL_WITH_SDK if sdk else DETAIL, values).fetchone()
+    statement = DETAIL.format(body=_detail_json(candidates))
+    values = {"scope": scope, "name": name, **candidates.values}
+    row = fetch_one(connection, statement, values)
     if row is None:
         return None
     content, download_count, body = row
     return DetailRevision(content, download_count), body
 
 
-# An install of another widget changes neither.
+# An install of another widget changes neither the content nor this download count.
 REVALIDATE_DETAIL = """
 SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
 WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
@@ -61,41 +64,66 @@ def revalidate_detail(
 ) -> DetailRevision | None:
     """Return the revision if the detail is still the same, else None."""
     values = {"scope": scope, "name": name, **revision._asdict()}
-    return revision if connection.execute(REVALIDATE_DETAIL, values).fetchone() else None
+    return revision if fetch_one(connection, REVALIDATE_DETAIL, values) else None
 
 
-_ENTRY = """
+ONE_VERSION = """
 SELECT content, CAST({entry} || char(10) AS BLOB)
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
-NUMBERED_ENTRY = _ENTRY.format(
-    entry="(SELECT entry FROM version_entry WHERE widget_id = widget.id AND version = :version)"
-)
-LATEST_ENTRY = _ENTRY.format(
-    entry=f"""(
-    SELECT entry FROM version_entry WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)"""
-)
-COMPATIBLE_ENTRY = _ENTRY.format(entry=NEWEST_FOR_SDK)
+NUMBERED_ENTRY = """
+(SELECT entry FROM version_entry WHERE widget_id = widget.id AND version = :version)
+"""
 # The name that stands for the newest version. It is not a valid version number.
 LATEST = "latest"
 
 
 def find_version(
-    connection: sqlite3.Connection, scope: str, name: str, version: str, sdk: str | None
+    connection: sqlite3.Connection,
+    scope: str,
+    name: str,
+    version: str,
+    candidates: Candidates = AVAILABLE,
 ) -> tuple[int, bytes | None] | None:
     """Return the revision, and the JSON of a version of a listed widget; None if it is not listed.
 
-    LATEST is the newest version that is not yanked and, with an SDK, runs on it. The JSON is None
-    if there is no such version.
+    LATEST is the newest candidate; a version with a number need not be one. The JSON is None if
+    there is no such version.
     """
-    statement = NUMBERED_ENTRY
-    if version == LATEST:
-        statement = COMPATIBLE_ENTRY if sdk else LATEST_ENTRY
-    values = {"scope": scope, "name": name, "version": version, "sdk": sdk and sdk_key(sdk)}
-    row = connection.execute(statement, values).fetchone()
+    is_latest = version == LATEST
+    entry = candidates.newest_entry("widget.id") if is_latest else NUMBERED_ENTRY
+    values = {"scope": scope, "name": name, "version": version, **candidates.values}
+    row = fetch_one(connection, ONE_VERSION.format(entry=entry), values)
     return tuple(row) if row else None
+
+
+NEWER_PRERELEASE = """
+SELECT version FROM version
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name AND listed)
+    AND {is_candidate} AND NOT {is_stable} AND precedence > (
+        SELECT precedence FROM version AS stable
+        WHERE stable.widget_id = version.widget_id AND stable.version = :version)
+ORDER BY {newest_first} LIMIT 1
+"""
+
+
+def find_newer_prerelease(
+    connection: sqlite3.Connection, scope: str, name: str, version: str, sdk: str | None
+) -> str | None:
+    """Return the number of the newest prerelease with a higher precedence than a version.
+
+    Yanked prereleases are left out, and so are those that do not run on the SDK, if one is given. A
+    page shows the prerelease beside the stable version, which it gets from find_version() for
+    LATEST with Candidates(sdk, stable=True).
+    """
+    candidates = Candidates(sdk)
+    statement = NEWER_PRERELEASE.format(
+        is_candidate=candidates.condition(), is_stable=IS_STABLE, newest_first=NEWEST_FIRST
+    )
+    values = {"scope": scope, "name": name, "version": version, **candidates.values}
+    row = fetch_one(connection, statement, values)
+    return row["version"] if row else None
 
 
 REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"
@@ -103,5 +131,5 @@ REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"
 
 def revalidate_content(connection: sqlite3.Connection, content: int) -> int | None:
     """Return the revision if nothing but counters changed since, else None."""
-    row = connection.execute(REVALIDATE_CONTENT, {"content": content}).fetchone()
+    row = fetch_one(connection, REVALIDATE_CONTENT, {"content": content})
     return content if row else None

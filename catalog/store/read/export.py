@@ -4,36 +4,68 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from ...documents import Json, about_json
+from ...domain.documents import Json, about_json
+from ..connection.sqlite import fetch_all, fetch_one
 from . import json_sql
+from .candidates import NEWEST_FIRST
 from .selection import IS_SELECTED
+
+# How many widgets are read at once.
+PAGE_SIZE = 200
 
 ABOUT = "SELECT * FROM about WHERE widget_id = :id"
 EXPORT_WIDGETS = f"""
-SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE {IS_SELECTED} ORDER BY scope, name
+SELECT *, {json_sql.WIDGET} AS json FROM widget
+WHERE {IS_SELECTED} AND (scope, name) > (:scope, :name)
+ORDER BY scope, name LIMIT {PAGE_SIZE}
 """
 
 
 def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[str]:
     """Yield the lines of a catalog file, one widget document each; see IS_SELECTED for paths."""
-    for row in connection.execute(EXPORT_WIDGETS, {"paths": paths}):
+    for row in widget_rows(connection, paths):
         yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"
 
 
+def widget_rows(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[sqlite3.Row]:
+    """Yield all or the selected widgets, in the order of their names, for read_document()."""
+    values = {"paths": paths, "scope": "", "name": ""}
+    while page := fetch_all(connection, EXPORT_WIDGETS, values):
+        yield from page
+        values |= {"scope": page[-1]["scope"], "name": page[-1]["name"]}
+
+
+# The JSON of a version in a document is that of the API, without the name of the widget. A field
+# that the manifest omits is null, and a stored bundle has its original URL.
 EXPORT_VERSIONS = f"""
-SELECT {json_sql.DOCUMENT_VERSION} FROM version
-WHERE widget_id = :id
-ORDER BY {json_sql.NEWEST_FIRST}
+SELECT json_set(json_remove(entry, '$.scope', '$.name'), '$.bundleUrl', bundle_url,
+    '$.displayName', display_name, '$.description', description, '$.icon', icon)
+FROM version_entry
+JOIN (SELECT id, bundle_url, display_name, description, icon FROM version) USING (id)
+WHERE widget_id = :id ORDER BY {NEWEST_FIRST}
 """
 
 
 def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
-    """Return the widget document for a row of EXPORT_WIDGETS."""
-    versions = connection.execute(EXPORT_VERSIONS, {"id": row["id"]})
-    about = connection.execute(ABOUT, {"id": row["id"]}).fetchone()
+    """Return the widget document for a row of widget_rows()."""
+    versions = fetch_all(connection, EXPORT_VERSIONS, {"id": row["id"]})
+    about = fetch_one(connection, ABOUT, {"id": row["id"]})
     said = about_json(about) if about else None
     return {
         "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
         "versions": [json.loads(version) for (version,) in versions],
         **({"about": said} if said else {}),
     }
+
+
+COUNT_SELECTED = f"""
+SELECT count(*), (
+    SELECT count(*) FROM version JOIN widget ON widget.id = widget_id WHERE {IS_SELECTED})
+FROM widget WHERE {IS_SELECTED}
+"""
+
+
+def count_selected(connection: sqlite3.Connection, paths: str | None = None) -> tuple[int, int]:
+    """Return the number of all or of the selected widgets, and of their versions."""
+    widgets, versions = fetch_one(connection, COUNT_SELECTED, {"paths": paths})
+    return widgets, versions

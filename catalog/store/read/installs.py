@@ -3,12 +3,12 @@
 import sqlite3
 from collections.abc import Mapping
 
-from ..connection.sqlite import DAY, today
-from . import json_sql
-from .search_params import parse_positive
+from ..connection.sqlite import DAY, fetch_one, today
+from .candidates import NEWEST_FIRST
+from .parameters import parse_positive
 
 DEFAULT_DAYS = 90
-# At least so many days are stored before they become part of a month: see schema.sql.
+# The database stores more days than this: see schema.sql.
 MAX_DAYS = 400
 
 
@@ -17,10 +17,12 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-# What the installs of a widget depend on: the content, the count, those counted here, and the day.
-InstallsRevision = tuple[int, int | None, int, int]
+# The response about installs depends on four values: the revision of the content, the download
+# count, the installs on the last day that had any, and the current day. The download count alone is
+# not enough, because it stops growing at its limit.
+InstallsRevision = tuple[int, int | None, int | None, int]
 
-# A day in the future is one that a wrong clock has set.
+# Leave out days in the future, which come from a wrong clock.
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date, 'installs', installs))
     FROM (
@@ -30,9 +32,12 @@ INSTALLED_VERSIONS = f"""json((
     SELECT json_group_array(json_object('version', version, 'installs', installs))
     FROM (
         SELECT version, installs FROM install_version CROSS JOIN version USING (widget_id, version)
-        WHERE widget_id = widget.id ORDER BY {json_sql.NEWEST_FIRST})))"""
+        WHERE widget_id = widget.id ORDER BY {NEWEST_FIRST})))"""
+ON_LAST_DAY = (
+    "(SELECT installs FROM install_day WHERE widget_id = widget.id AND day = installed_day)"
+)
 INSTALLS = f"""
-SELECT content, download_count, counted, json_object(
+SELECT content, download_count, {ON_LAST_DAY}, json_object(
     'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {INSTALLED_VERSIONS})
 FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
 """
@@ -47,17 +52,18 @@ def find_installs(
     *,
     unlisted: bool = False,
 ) -> tuple[InstallsRevision, bytes] | None:
-    """Return the JSON of the installs up to today, and what it depends on; None if not listed."""
+    """Return the JSON of the installs up to today, and its revision; None if not listed."""
     values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
-    row = connection.execute(INSTALLS, values).fetchone()
+    row = fetch_one(connection, INSTALLS, values)
     if row is None:
         return None
     *counts, text = row
     return (*counts, today), f"{text}\n".encode()
 
 
-INSTALLS_REVISION = """
-SELECT content, download_count, counted FROM revision JOIN widget ON scope = :scope AND name = :name
+INSTALLS_REVISION = f"""
+SELECT content, download_count, {ON_LAST_DAY}
+FROM revision JOIN widget ON scope = :scope AND name = :name
 """
 
 
@@ -65,22 +71,5 @@ def revalidate_installs(
     connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
 ) -> InstallsRevision | None:
     """Return the revision if the installs are still the same, else None."""
-    row = connection.execute(INSTALLS_REVISION, {"scope": scope, "name": name}).fetchone()
+    row = fetch_one(connection, INSTALLS_REVISION, {"scope": scope, "name": name})
     return revision if row and (*row, today()) == revision else None
-
-
-TRENDS = """
-SELECT scope, name, sum(iif(day > :today - :days, installs, 0)) AS recent,
-    sum(iif(day <= :today - :days, installs, 0)) AS before
-FROM widget CROSS JOIN install_day ON widget_id = widget.id
-    AND day > :today - 2 * :days AND day <= :today
-GROUP BY widget.id ORDER BY abs(recent - before) DESC, scope, name
-"""
-
-
-def find_trends(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
-    """Return the installs of each widget in the last days and as many before, if it has any.
-
-    The widget with the largest change is the first.
-    """
-    return connection.execute(TRENDS, {"days": days, "today": today}).fetchall()

@@ -9,15 +9,18 @@ widget writes again (catalog/store/schema/derived.py):
 - summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..connection.sqlite import Connection
-from .json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
-from .search_conditions import IN_SCOPE, all_of, find_conditions
+from ...domain.documents import Json
+from ..connection.sqlite import Connection, fetch_one
+from .candidates import ADMITS, Candidates, all_of
+from .search_conditions import IN_SCOPE, count_words, find_conditions
 from .search_params import SearchQuery
 
-# Connection.counts has at most so many entries.
+# The maximum number of entries in Connection.counts.
 MAX_COUNTS = 100
 
 
@@ -31,28 +34,51 @@ class PageRevision(NamedTuple):
 
 
 # Without words, the page is read from an index that is in the order of the results. The total is
-# counted unless it is known for this content. The page ends with the last result, so that no widget
-# after it is looked at.
-# CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
-PAGE = """
+# counted unless it is known for this content. The page ends with the last result, so that SQLite
+# reads no further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the
+# left, which has fewer rows.
+TOTAL = """
 WITH total AS MATERIALIZED (
     SELECT iif(content = :counted_at, :counted, (
         SELECT count(*) FROM listing WHERE {conditions})) AS total
     FROM revision
-),
+),"""
+PAGE = f"""{TOTAL}
 page AS (
-    SELECT widget_id, downloads FROM listing WHERE {index_conditions}
-    ORDER BY {key}, scope, name
+    SELECT widget_id, downloads FROM listing WHERE {{index_conditions}}
+    ORDER BY {{key}}, scope, name
     LIMIT max(min(:limit, (SELECT total FROM total) - :offset), 0) OFFSET :offset
 )
 """
 
-# With words, all results are found first, with only what the order needs.
+# All widgets, by the time of their newest candidate before a time: the index of times finds it.
+# Widgets without a candidate are looked for only if the page reaches them.
+PAGE_BEFORE = f"""{TOTAL}
+dated AS MATERIALIZED (
+    SELECT widget_id, downloads, published_at, scope, name
+    FROM version CROSS JOIN listing USING (widget_id)
+    WHERE {{is_candidate}} AND NOT EXISTS (
+        SELECT 1 FROM version AS newer
+        WHERE newer.widget_id = listing.widget_id AND {{is_candidate}}
+          AND (newer.published_at, newer.precedence, newer.version)
+            > (version.published_at, version.precedence, version.version))
+    ORDER BY published_at DESC, scope, name LIMIT :offset + :limit
+),
+undated AS (
+    SELECT widget_id, downloads, '', scope, name FROM listing WHERE NOT EXISTS (
+        SELECT 1 FROM version WHERE version.widget_id = listing.widget_id AND {{is_candidate}})
+    ORDER BY scope, name LIMIT max(:offset + :limit - (SELECT count(*) FROM dated), 0)
+),
+page AS (
+    SELECT widget_id, downloads FROM (SELECT * FROM dated UNION ALL SELECT * FROM undated)
+    ORDER BY published_at DESC, scope, name LIMIT :limit OFFSET :offset
+)
+"""
+
+# With words, all results are found first, with only the columns that the order needs.
 PAGE_WITH_WORDS = """
 WITH hit AS MATERIALIZED (
-    SELECT widget_id, downloads, scope, name, 1 AS place, {column}
-    FROM {source} WHERE {conditions}
-    {or_typed}
+    SELECT widget_id, downloads, scope, name, {column} FROM {source} WHERE {conditions}
 ),
 total AS (SELECT count(*) AS total FROM hit),
 page AS (
@@ -61,50 +87,72 @@ page AS (
 )
 """
 
-# What is found by its typed name comes before what the words find, the rest of a typed scope after.
-OR_TYPED = """
-UNION ALL
-SELECT widget_id, downloads, scope, name,
-    iif(:typed_scope IS NULL AND name <> :typed COLLATE NOCASE, 2, 0), {column}
-FROM listing WHERE {conditions}
-"""
-
-# The order of results without words, or by request. An empty date is before all others.
+# The order of results without words, or by request. An empty date sorts before all others.
 SORT_KEYS = {
     "installs": "downloads DESC",
     "updated": "updated DESC",
     "created": "created DESC",
     "name": "folded_name",
 }
-# With words, the order is: the name equals q, begins with q, contains every word, the others.
+# With words, widgets whose name equals q come first, then names that begin with q, then names that
+# contain every word, then all others.
 RANK = """CASE
     WHEN NOT ({in_name}) THEN 3
     WHEN folded_name = :q THEN 0
     WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
     ELSE 2 END AS rank"""
+# Pages compare names without their hyphens, and a widget also ranks first if its scope/name equals
+# q. Widgets that match only by scope or keywords come last.
+PAGE_RANK = """CASE
+    WHEN replace(folded_name, '-', '') = :q
+        OR instr('/' || listing.page_text, '/' || :q || char(10)) THEN 0
+    WHEN NOT ({in_name}) THEN iif({in_text}, 3, 4)
+    WHEN substr(replace(folded_name, '-', ''), 1, length(:q)) = :q THEN 1
+    ELSE 2 END AS rank"""
 
 # The stored download count is -1 for null.
 RENDER_PAGE = """
-SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
+SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets,
+    pictures
 FROM revision CROSS JOIN (
-    SELECT coalesce(min(page.downloads), -1) AS least_downloads, CAST(group_concat(
-        head || coalesce(nullif(page.downloads, -1), 'null') || ',"latestVersion":' || latest
-        {latest_compatible} || '}}') AS BLOB) AS widgets
+    SELECT coalesce(min(page.downloads), -1) AS least_downloads, {pictures} AS pictures,
+        CAST(group_concat(
+            head || coalesce(nullif(page.downloads, -1), 'null') || ',"latestVersion":' || {latest}
+            {latest_compatible} {picture} || '}}') AS BLOB) AS widgets
     FROM page CROSS JOIN summary USING (widget_id)
 )
 """
 
-# For most widgets it is the latest version, whose JSON is in the summary.
-LATEST_COMPATIBLE = f"""
-|| ',"latestCompatibleVersion":' || CASE
-    WHEN {ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
-    ELSE coalesce({LATEST_COMPATIBLE_ENTRY.format(widget_id="summary.widget_id")}, 'null') END
+LATEST_COMPATIBLE = """
+|| ',"latestCompatibleVersion":' || {entry}
 """
+# For most widgets the newest candidate is the latest version, whose JSON is in the summary.
+IF_LATEST = "CASE WHEN {is_latest} THEN {latest} ELSE coalesce({entry}, 'null') END"
+IS_LATEST_COMPATIBLE = ADMITS.format(range_id="summary.sdk_range_id")
 
 
-def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
-    """Return one page of results as the JSON of the response, and the revision that it shows."""
-    # Other searches are counted in an index alone, or find all results anyway.
+# SQLite cannot quote the name of a widget in the URL of its picture, so this character marks the
+# place of each picture. JSON escapes it, so that no text contains it.
+PICTURE_MARK = b"\x1f"
+MARK_PICTURE = """|| ',"picture":' || char(31)"""
+# The scope, name and picture of each widget of the page that has one, else null.
+PICTURES = """json_group_array(json((
+    SELECT json_array(scope, name, json(picture))
+    FROM about JOIN widget ON widget.id = about.widget_id
+    WHERE about.widget_id = summary.widget_id AND picture IS NOT NULL)))"""
+# Takes the scope, name and stored picture of a widget. Returns the picture as results show it.
+RenderPicture = Callable[[str, str, Json], Json | None]
+
+
+def find_widgets(
+    connection: Connection, query: SearchQuery, render_picture: RenderPicture | None = None
+) -> tuple[PageRevision, bytes]:
+    """Return one page of results as the JSON of the response, and the revision that it shows.
+
+    A query with pictures needs render_picture.
+    """
+    # The total is remembered only for searches that read versions. Other searches count in an
+    # index, or find all results anyway.
     key = total_key(query) if query.reads_versions else None
     counted_at, counted = connection.counts.get(key, (None, None))
     values = {
@@ -114,12 +162,45 @@ def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevisi
         "counted_at": counted_at,
         "counted": counted,
     }
-    row = connection.execute(_build_statement(query), values).fetchone()
+    row = fetch_one(connection, _build_statement(query), values)
     if key and row["content"] != counted_at:
         remember_count(connection, key, row["content"], row["total"])
     revision = PageRevision(row["content"], row["downloads"], row["least_downloads"])
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
-    return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
+    widgets = row["widgets"] or b""
+    if query.pictures and render_picture:
+        widgets = _insert_pictures(widgets, json.loads(row["pictures"]), render_picture)
+    return revision, b"".join((b'{"widgets":[', widgets, end.encode()))
+
+
+def _insert_pictures(
+    widgets: bytes, pictures: Iterable[tuple[str, str, Json] | None], render: RenderPicture
+) -> bytes:
+    """Return the JSON of the widgets with the picture of each in place of its mark."""
+    before, *after = widgets.split(PICTURE_MARK)
+    parts = [before]
+    for picture, text in zip(pictures, after, strict=True):
+        shown = render(*picture) if picture else None
+        parts += [json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode(), text]
+    return b"".join(parts)
+
+
+# A search with more words than this does not look for close matches.
+MAX_CLOSE_WORDS = 10
+MOST_WORDS = "SELECT coalesce(max({count}), 0) FROM listing WHERE {conditions}"
+
+
+def find_close_query(connection: Connection, query: SearchQuery) -> SearchQuery | None:
+    """Return the search for the widgets that have most of the words; None if none has a word."""
+    found, count = find_conditions(query), len(query.words)
+    if not 2 <= count <= MAX_CLOSE_WORDS:
+        return None
+    words, others = found.matches[:count], found.matches[count:]
+    statement = MOST_WORDS.format(
+        count=count_words(words), conditions=all_of([*others, *found.filters.values()])
+    )
+    (most,) = fetch_one(connection, statement, found.values)
+    return replace(query, least_words=most) if most else None
 
 
 def _build_statement(query: SearchQuery) -> str:
@@ -128,39 +209,73 @@ def _build_statement(query: SearchQuery) -> str:
     filters = [*found.filters.values()]
     conditions = all_of([*found.matches, *filters])
     key = SORT_KEYS[query.sort or "installs"]
+    column = key.split()[0]
+    expression = found.updated if column == "updated" else column
     if not query.q:
         # The plus keeps SQLite from using an index that is not in the order of the page.
         in_order = [each if each is IN_SCOPE else f"+({each})" for each in filters]
         indexed = all_of([*found.matches, *in_order])
-        page = PAGE.format(conditions=conditions, index_conditions=indexed, key=key)
+        order = key.replace(column, expression)
+        page = PAGE.format(conditions=conditions, index_conditions=indexed, key=order)
+        if query.sort == "updated" and query.candidates.before and not [*found.matches, *filters]:
+            is_candidate = query.latest.condition()
+            page = PAGE_BEFORE.format(conditions=conditions, is_candidate=is_candidate)
     else:
-        column = key.split()[0] if query.sort else RANK.format(in_name=found.in_name)
-        typed = OR_TYPED.format(column=column, conditions=all_of([*found.typed, *filters]))
+        rank = PAGE_RANK if query.for_pages else RANK
+        ranked = rank.format(in_name=found.in_name, in_text=found.in_text)
+        if query.least_words is not None:
+            # Close matches with the most words in their name come first.
+            ranked = f"-({found.words_in_name}) AS rank"
         page = PAGE_WITH_WORDS.format(
-            column=column,
+            column=f"{expression} AS {column}" if query.sort else ranked,
             source=found.source,
             conditions=conditions,
-            or_typed=typed if found.typed else "",
-            key=key if query.sort else "place, rank, downloads DESC",
+            key=key if query.sort else "rank, downloads DESC",
         )
-    latest_compatible = LATEST_COMPATIBLE if query.compat_sdk else ""
-    return page + RENDER_PAGE.format(latest_compatible=latest_compatible)
+    latest = _render_newest(query.latest)
+    compatible = ""
+    if query.candidates.sdk:
+        compatible = LATEST_COMPATIBLE.format(entry=_render_newest(query.candidates))
+    return page + RENDER_PAGE.format(
+        latest=latest,
+        latest_compatible=compatible,
+        picture=MARK_PICTURE if query.pictures else "",
+        pictures=PICTURES if query.pictures else "NULL",
+    )
+
+
+def _render_newest(candidates: Candidates) -> str:
+    """Return the expression for the JSON of the newest candidate of a row of summary, or null."""
+    latest, published = "latest", "published_at"
+    conditions = []
+    if candidates.stable and candidates.sdk is None:
+        latest, published = "coalesce(stable, latest)", "stable_at"
+    elif candidates.stable:
+        conditions.append("stable IS NULL")
+    if candidates.sdk is not None:
+        conditions.append(IS_LATEST_COMPATIBLE)
+    if candidates.before is not None:
+        conditions.append(f"summary.{published} < :before")
+    if not conditions:
+        return latest
+    entry = candidates.newest_entry("summary.widget_id")
+    return IF_LATEST.format(is_latest=all_of(conditions), latest=latest, entry=entry)
 
 
 def total_key(query: SearchQuery) -> SearchQuery:
     """Return the key of the query's total in Connection.counts: the same for all of its pages."""
-    return replace(query, page=1, limit=1, sort=None)
+    return replace(query, page=1, limit=1, sort=None, pictures=False)
 
 
 def remember_count(connection: Connection, key: object, content: int, count: object) -> None:
-    """Keep what was counted at this revision of the content in Connection.counts."""
+    """Store a count in Connection.counts, with the revision of the content that was counted."""
     if len(connection.counts) >= MAX_COUNTS:
         connection.counts.clear()
     connection.counts[key] = content, count
 
 
 # An install can move its widget only forward in the results. So the page stays the same if the
-# widget does not match the query, or still has fewer downloads than each one of the page.
+# widget does not match the query, or still has fewer downloads than every widget on the page.
 REVALIDATE_SEARCH = """
 SELECT content, downloads, :least_downloads FROM revision
 WHERE content = :content AND (
@@ -174,9 +289,9 @@ WHERE content = :content AND (
 def revalidate_search(
     connection: Connection, query: SearchQuery, revision: PageRevision
 ) -> PageRevision | None:
-    """Return the current revision if the page is the same at it, else None."""
+    """Return the current revision if the page has not changed since, else None."""
     found = find_conditions(query)
     conditions = all_of([*found.matches, *found.filters.values()])
     statement = REVALIDATE_SEARCH.format(conditions=conditions)
-    row = connection.execute(statement, {**found.values, **revision._asdict()}).fetchone()
+    row = fetch_one(connection, statement, {**found.values, **revision._asdict()})
     return PageRevision(*row) if row else None

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..schema.sdk_intervals import sdk_key
-from .json_sql import NEWEST_FIRST
-from .search_params import NONE, WITHOUT, SearchQuery
+from .candidates import Candidates, all_of
+from .search_params import NONE, WITHOUT, SearchQuery, filter_text
 
-# The index reads one more list for each trigram, and this many leave few candidates.
+# The maximum number of trigrams in a query. For each one, the index reads another list, and this
+# many leave few candidates.
 MAX_TRIGRAMS = 12
 
 # The widgets with all trigrams of the words.
@@ -17,36 +17,34 @@ MAX_TRIGRAMS = 12
 WITH_TRIGRAMS = """listing_text CROSS JOIN listing
     ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
 
-# Few ranges are distinct. Those that admit the SDK are read once for each statement.
-_RUNS_ON_SDK = """
-version.widget_id = listing.widget_id AND yanked = 0 AND +sdk_version IN (
-    SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
-    WHERE low <= :sdk AND :sdk < high)
+HAS_CANDIDATE = """
+EXISTS (SELECT 1 FROM version WHERE version.widget_id = listing.widget_id AND {condition})
 """
-IS_COMPATIBLE = f"EXISTS (SELECT 1 FROM version WHERE {_RUNS_ON_SDK})"
-# The permissions of the latest version for the SDK. They are 'null' if there is none, as in the
-# table listing.
-PERMISSIONS_FOR_SDK = f"""coalesce((
-    SELECT version.permissions FROM version WHERE {_RUNS_ON_SDK}
-    ORDER BY {NEWEST_FIRST} LIMIT 1), 'null')"""
 
-IS_TYPED = "(name = :typed COLLATE NOCASE OR scope = :typed COLLATE NOCASE)"
-# With a slash, the name is perhaps not complete.
-IS_TYPED_PATH = """
-scope = :typed_scope COLLATE NOCASE AND substr(name, 1, length(:typed)) = :typed COLLATE NOCASE
+IN_TEXT = "instr(listing.folded_text, :word{number})"
+IN_TEXT_OR_NAME = f"({IN_TEXT} OR instr(replace(lower(name), '-', ''), :word{{number}}))"
+ON_PAGE = f"({IN_TEXT} OR instr(listing.page_text, :word{{number}}))"
+# The singular must end a word, so that "news" does not find "newest".
+SINGULAR_ON_PAGE = f"""({ON_PAGE}
+    OR listing.folded_text || ' ' || listing.page_text || ' ' GLOB :singular{{number}})"""
+# A plural that people type: its singular has at least three letters.
+PLURAL = re.compile("([a-z]+[a-rtv-z])s")
+MIN_PLURAL_LENGTH = 4
+
+HAS_KEYWORD = """
+widget_id IN (SELECT widget_id FROM listing_keyword WHERE keyword = :keyword)
 """
 
 IN_SCOPE = "scope = :scope"
 IS_OFFICIAL = "official = :official"
 # Few lists of permissions are distinct. Each is parsed once for each statement.
-HAS_PERMISSION = """permissions IN (
-    SELECT list FROM (SELECT DISTINCT permissions AS list FROM listing)
-    WHERE EXISTS (SELECT 1 FROM json_each(list) WHERE value = :permission))
+HAS_PERMISSION = """{permissions} IN (
+    SELECT list FROM (SELECT DISTINCT {permissions} AS list FROM listing)
+    WHERE EXISTS (SELECT 1 FROM json_each(list) WHERE value IN (:permission, :other_permission)))
 """
-HAS_PERMISSION_FOR_SDK = f"""
-EXISTS (SELECT 1 FROM json_each({PERMISSIONS_FOR_SDK}) WHERE value = :permission)
+IN_PERMISSIONS = """EXISTS (
+    SELECT 1 FROM json_each({permissions}) WHERE value IN (:permission, :other_permission))
 """
-HAS_LICENSE = "license = :license"
 
 
 class Conditions(NamedTuple):
@@ -54,17 +52,22 @@ class Conditions(NamedTuple):
 
     # The table listing, or a join of it with the index of words.
     source: str
-    # Those of the words and the SDK.
+    # The conditions for the words, the keyword and the SDK.
     matches: list[str]
-    # Those of the widgets that only the typed name or scope finds; none if nothing is typed.
-    typed: list[str]
-    # Those of the filters, by the name of the filter.
+    # The conditions of the filters, by the name of the filter.
     filters: dict[str, str]
-    # The permissions that a filter compares, as JSON.
+    # Filters compare the permissions (JSON) and the licence of the newest candidate.
     permissions: str
-    # The name contains every word.
+    license: str
+    # The time at which the latest version was published.
+    updated: str
+    # The conditions that every word is in the display name; and that every word is in the display
+    # name, the description or the name.
     in_name: str
-    # The values of all parameters in them.
+    in_text: str
+    # How many words are in the display name.
+    words_in_name: str
+    # The values of all parameters in the conditions.
     values: Mapping[str, object]
 
 
@@ -73,51 +76,121 @@ class Conditions(NamedTuple):
 def find_conditions(query: SearchQuery) -> Conditions:
     """Return the conditions of a query."""
     words = query.words
-    trigrams = _trigrams_of(words)
-    matches = [f"instr(listing.folded_text, :word{number})" for number in range(len(words))]
-    scope, slash, name = (query.typed or "").rpartition("/")
-    typed = []
-    if query.typed is not None:
-        typed = [IS_TYPED_PATH if slash else IS_TYPED, f"NOT ({all_of(matches)})"]
+    singulars = _singulars(words) if query.for_pages else {}
+    matches = [IN_TEXT.format(number=number) for number in range(len(words))]
+    in_text = [IN_TEXT_OR_NAME.format(number=number) for number in range(len(words))]
+    in_name = [f"instr(folded_name, :word{number})" for number in range(len(words))]
+    if query.for_pages:
+        matches = [
+            (SINGULAR_ON_PAGE if number in singulars else ON_PAGE).format(number=number)
+            for number in range(len(words))
+        ]
+    trigrams = _trigrams_of([singulars.get(number, word) for number, word in enumerate(words)])
+    if query.least_words is not None:
+        matches, trigrams = [f"{count_words(matches)} >= :least_words"], []
+    if query.keyword is not None:
+        matches.append(HAS_KEYWORD)
     if query.compatible:
-        matches.append(IS_COMPATIBLE)
-        typed += [IS_COMPATIBLE] if typed else []
+        matches.append(HAS_CANDIDATE.format(condition=query.candidates.condition(in_scan=True)))
     values = {
         **{f"word{number}": word for number, word in enumerate(words)},
+        **{f"singular{number}": f"*{word}[^a-z0-9]*" for number, word in singulars.items()},
         "q": query.q,
         # In quotes, FTS5 takes every character literally.
         "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in trigrams),
-        "typed": name,
-        "typed_scope": scope if slash else None,
+        "least_words": query.least_words,
+        "keyword": query.keyword,
         "scope": query.scope,
         "official": query.official,
-        "permission": (query.permission or "").removeprefix(WITHOUT),
-        "license": "" if query.license == NONE else query.license,
-        "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
+        "permission": filter_text((query.permission or "").removeprefix(WITHOUT)),
+        "other_permission": query.excluded_permissions[-1] if query.excluded_permissions else None,
+        "license": "" if query.license in (NONE, None) else filter_text(query.license),
+        **query.candidates.values,
     }
     return Conditions(
         source=WITH_TRIGRAMS if trigrams else "listing",
         matches=matches,
-        typed=typed,
         filters=_filters(query),
-        permissions=_permissions(query),
-        in_name=all_of(f"instr(folded_name, :word{number})" for number in range(len(words))),
+        permissions=_column(query.candidates, "permissions", "'null'"),
+        license=_column(query.latest, "license", "''"),
+        updated=_column(query.latest, "published_at", "''"),
+        in_name=all_of(in_name),
+        words_in_name=count_words(in_name),
+        in_text=all_of(in_text),
         values=values,
     )
 
 
-def all_of(conditions: Iterable[str]) -> str:
-    """Return the condition that all of them hold."""
-    return " AND ".join(conditions) or "true"
+def count_words(matches: Iterable[str]) -> str:
+    """Return the expression for how many words a row of listing has."""
+    return " + ".join(f"({match} > 0)" for match in matches)
 
 
-def _permissions(query: SearchQuery) -> str:
-    return PERMISSIONS_FOR_SDK if query.compat_sdk else "permissions"
+def _singulars(words: Sequence[str]) -> dict[int, str]:
+    """Return the singular of each word that is probably a plural, by its number."""
+    found = {number: PLURAL.fullmatch(word) for number, word in enumerate(words)}
+    return {
+        number: match[1]
+        for number, match in found.items()
+        if match and len(match[0]) >= MIN_PLURAL_LENGTH
+    }
+
+
+# The columns of listing that describe the latest version.
+LISTED_COLUMNS = {"permissions": "permissions", "license": "license", "published_at": "updated"}
+
+
+def _listed(candidates: Candidates, column: str) -> str:
+    """Return the column of listing that describes the latest, or latest stable, version."""
+    return f"{'stable_' if candidates.stable else ''}{LISTED_COLUMNS[column]}"
+
+
+def _newest(candidates: Candidates, column: str, default: str) -> str:
+    """Return the expression that finds a column of the newest candidate of a row of listing."""
+    return f"coalesce({candidates.newest(column, 'listing.widget_id', in_scan=True)}, {default})"
+
+
+def _column(candidates: Candidates, column: str, default: str) -> str:
+    """Return the expression for a column of the newest candidate of a row of listing.
+
+    If a request restricts the time, it is usually a recent one. Most latest versions are older, so
+    that the column of listing is enough.
+    """
+    listed, newest = _listed(candidates, column), _newest(candidates, column, default)
+    if candidates.sdk is not None:
+        return newest
+    if candidates.before is None:
+        return listed
+    return f"iif({_listed(candidates, 'published_at')} < :before, {listed}, {newest})"
+
+
+def _filter(candidates: Candidates, listed: str, newest: str) -> str:
+    """Combine the condition on listing with the one on the newest candidate.
+
+    The condition on listing comes first, so that few candidates have to be searched for.
+    """
+    if candidates.sdk is not None:
+        return newest
+    if candidates.before is None:
+        return listed
+    updated = _listed(candidates, "published_at")
+    return f"({listed} OR {updated} >= :before) AND ({updated} < :before OR {newest})"
 
 
 def _has_permission(query: SearchQuery) -> str:
-    permissions, permission = _permissions(query), query.permission or ""
-    has_permission = HAS_PERMISSION_FOR_SDK if query.compat_sdk else HAS_PERMISSION
+    candidates = query.candidates
+    listed = _listed(candidates, "permissions")
+    newest = _newest(candidates, "permissions", "'null'")
+    return _filter(
+        candidates,
+        _is_admitted(query, listed, HAS_PERMISSION.format(permissions=listed)),
+        _is_admitted(query, newest, IN_PERMISSIONS.format(permissions=newest)),
+    )
+
+
+def _is_admitted(query: SearchQuery, permissions: str, has_permission: str) -> str:
+    """Return the condition that the filter admits these permissions."""
+    permission = query.permission or ""
     if permission.removeprefix(WITHOUT) == NONE:
         has_permission = f"{permissions} = '[]'"
     if permission.startswith(WITHOUT):
@@ -125,18 +198,24 @@ def _has_permission(query: SearchQuery) -> str:
     return has_permission
 
 
+def _has_license(query: SearchQuery) -> str:
+    listed = _listed(query.latest, "license")
+    newest = _newest(query.latest, "license", "''")
+    return _filter(query.latest, f"{listed} = :license", f"{newest} = :license")
+
+
 def _filters(query: SearchQuery) -> dict[str, str]:
     filters = {
         "scope": (query.scope, IN_SCOPE),
         "official": (query.official, IS_OFFICIAL),
         "permission": (query.permission, _has_permission(query)),
-        "license": (query.license, HAS_LICENSE),
+        "license": (query.license, _has_license(query)),
     }
     return {name: each for name, (value, each) in filters.items() if value is not None}
 
 
 def _trigrams_of(words: Sequence[str]) -> list[str]:
-    """Return the trigrams by which candidates are found; none if every widget is one."""
+    """Return the trigrams by which candidates are found; none if every widget is a candidate."""
     trigrams = [trigram for word in words for trigram in _trigrams(word)]
     return list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
 

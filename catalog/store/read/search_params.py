@@ -1,48 +1,69 @@
 """The parameters of a search: a query string, validated and parsed into a SearchQuery."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...semver_ranges import MAX_SAFE_INTEGER, is_version
-from ...text import fold, quoted
+from ...domain.folding import folded_words, without_hyphens
+from ...domain.messages import quoted
+from .candidates import Candidates, parse_candidates
+from .parameters import ParameterError, parse_boolean, parse_limit, parse_positive
 
-DEFAULT_LIMIT = 20
-MAX_LIMIT = 100
 MAX_Q_LENGTH = 1000  # characters
 SORTS = ("installs", "updated", "created", "name")
-# The value of a filter for widgets that have no value.
+# The only value of include.
+PICTURE = "picture"
+# The filter value that selects widgets without a permission or a licence.
 NONE = "(none)"
-# Before a permission, for widgets that do not need it.
+# The prefix of a permission that selects the widgets that do not need it.
 WITHOUT = "-"
+# The prefix of a text that would otherwise have a special meaning, such as a permission that is
+# called (none).
+LITERAL = "\\"
+# The permissions that let a widget use a network. A widget without both has no network access.
+NETWORK = ("network", "local-network")
 
 
-class ParameterError(ValueError):
-    """An invalid parameter; the message names it and what is allowed."""
+def filter_value(text: str) -> str:
+    """Return the value of a filter that finds a permission or licence with this text."""
+    is_special = text == NONE or text.startswith((WITHOUT, LITERAL))
+    return LITERAL + text if is_special else text
+
+
+def filter_text(value: str) -> str:
+    """Return the permission or licence of a filter value: the inverse of filter_value()."""
+    return value.removeprefix(LITERAL)
 
 
 @dataclass(frozen=True)
 class SearchQuery:
     """A parsed search; None means that the results are not restricted by this parameter."""
 
-    # Folded as fold() does it, with single spaces between the words.
+    # Folded by fold(), with single spaces between the words.
     q: str
     scope: str | None
     official: bool | None
-    compat_sdk: str | None
+    # The versions that the search may offer.
+    candidates: Candidates
     page: int
     limit: int
-    # Only widgets with a version that runs on compat_sdk.
+    # Only widgets that have a candidate.
     compatible: bool = False
     # One of SORTS; None for the default order.
     sort: str | None = None
-    # Only widgets whose latest version, the latest for compat_sdk if there is one, needs this
-    # permission; NONE for those that need no one, and WITHOUT before one that they do not need.
+    # Only widgets whose newest candidate needs this permission; NONE for those that need none,
+    # and WITHOUT before a permission that they do not need.
     permission: str | None = None
     # Only widgets whose latest version has this licence; NONE for those that state none.
     license: str | None = None
-    # Find the widgets too whose name, scope or beginning of scope/name is this one. Only for the
-    # browse page, and no parameter of the API.
-    typed: str | None = None
+    # Whether each result includes the picture of its widget.
+    pictures: bool = False
+    # Whether a page makes the search. Pages also search scope/name and keywords, and treat
+    # "-network" as no network access at all. The API does not, and never sets the fields below.
+    for_pages: bool = False
+    # Only widgets with this folded keyword.
+    keyword: str | None = None
+    # Find widgets with this many of the words; None for all of them.
+    least_words: int | None = None
 
     @property
     def words(self) -> list[str]:
@@ -50,9 +71,29 @@ class SearchQuery:
         return list(dict.fromkeys(self.q.split()))
 
     @property
+    def excluded_permissions(self) -> tuple[str, ...]:
+        """The permissions that the results must not need."""
+        permission = self.permission or ""
+        if not permission.startswith(WITHOUT):
+            return ()
+        name = permission.removeprefix(WITHOUT)
+        return NETWORK if self.for_pages and name == NETWORK[0] else (name,)
+
+    @property
+    def latest(self) -> Candidates:
+        """The candidates for the latest version, whichever SDK they run on."""
+        return self.candidates._replace(sdk=None)
+
+    @property
     def reads_versions(self) -> bool:
-        """Whether it depends on all versions of a widget and not only on the latest one."""
-        return self.compatible or (self.permission is not None and self.compat_sdk is not None)
+        """Whether the results depend on versions that the table listing does not describe."""
+        return (
+            self.compatible
+            or (self.permission is not None and self.candidates.sdk is not None)
+            or (
+                self.candidates.before is not None and (self.permission or self.license) is not None
+            )
+        )
 
     @property
     def offset(self) -> int:
@@ -65,38 +106,48 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
     query = SearchQuery(
         q=_parse_q(parameters.get("q", "")),
         scope=parameters.get("scope") or None,
-        official=_parse_boolean("official", parameters.get("official")),
-        compat_sdk=parse_compat_sdk(parameters.get("compatSdk")),
+        official=parse_boolean("official", parameters.get("official")),
+        candidates=parse_candidates(parameters),
         page=parse_positive("page", parameters.get("page"), 1),
         limit=parse_limit(parameters),
-        compatible=_parse_boolean("compatible", parameters.get("compatible")) or False,
+        compatible=parse_boolean("compatible", parameters.get("compatible")) or False,
         sort=_parse_sort(parameters.get("sort")),
         permission=parameters.get("permission") or None,
         license=parameters.get("license") or None,
+        pictures=_parse_include(parameters.get("include")),
     )
-    if query.compatible and query.compat_sdk is None:
+    if query.compatible and query.candidates.sdk is None:
         raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
     return query
 
 
-def parse_limit(parameters: Mapping[str, str]) -> int:
-    """Return the size of a page; raise ParameterError."""
-    return min(parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
+# Words that could be part of nearly every search in a widget catalog.
+IGNORED_WORDS = ("widget", "widgets")
+
+
+def parse_page_search(parameters: Mapping[str, str]) -> SearchQuery:
+    """Return the search of a page, which interprets words as people type them.
+
+    Hyphens, an @ before a scope, and IGNORED_WORDS make no difference.
+    """
+    query = parse_search(parameters)
+    words = [word.removeprefix("@") for word in without_hyphens(query.q).split()]
+    q = " ".join(word for word in words if word and word not in IGNORED_WORDS)
+    keyword = " ".join(without_hyphens(parameters.get("keyword", "")).split())
+    return replace(query, q=q, for_pages=True, keyword=keyword or None)
 
 
 def _parse_q(value: str) -> str:
-    # Check the length before folding, which gives up to 18 characters for each that was sent.
+    # Check the length before folding, which can turn one character into 18.
     if len(value) > MAX_Q_LENGTH:
         raise ParameterError(f"q must be at most {MAX_Q_LENGTH} characters, not {len(value)}.")
-    return " ".join(fold(value).split())
+    return " ".join(folded_words(value))
 
 
-def _parse_boolean(name: str, value: str | None) -> bool | None:
-    if not value:
-        return None
-    if value.lower() not in ("true", "false"):
-        raise ParameterError(f"{name} must be true or false, not {quoted(value)}.")
-    return value.lower() == "true"
+def _parse_include(value: str | None) -> bool:
+    if value and value != PICTURE:
+        raise ParameterError(f"include must be {PICTURE}, not {quoted(value)}.")
+    return value == PICTURE
 
 
 def _parse_sort(value: str | None) -> str | None:
@@ -105,26 +156,3 @@ def _parse_sort(value: str | None) -> str | None:
         allowed = f"{', '.join(others)} or {last}"
         raise ParameterError(f"sort must be {allowed}, not {quoted(value)}.")
     return value or None
-
-
-def parse_compat_sdk(value: str | None) -> str | None:
-    """Return compatSdk if it is absent or a valid version; raise ParameterError."""
-    if value is not None and not is_version(value):
-        raise ParameterError(
-            f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "
-            "a + in it must be sent as %2B."
-        )
-    return value
-
-
-def parse_positive(name: str, value: str | None, default: int) -> int:
-    """Return a positive number, the default if it is absent or empty; raise ParameterError."""
-    if not value:
-        return default
-    is_number = value.isascii() and value.isdigit()
-    digits = value.lstrip("0")
-    # Check the length before int(), which fails on more than 4,300 digits.
-    if not (is_number and 0 < len(digits) <= 16 and int(digits) <= MAX_SAFE_INTEGER):
-        allowed = f"a whole number from 1 to {MAX_SAFE_INTEGER}"
-        raise ParameterError(f"{name} must be {allowed}, not {quoted(value)}.")
-    return int(digits)

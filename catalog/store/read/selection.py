@@ -1,4 +1,4 @@
-"""A selection of widgets: what the options of mirror, pack and export name."""
+"""A selection of widgets, by the options of the commands mirror, pack and export."""
 
 import json
 import shlex
@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
-from ...semver_ranges import satisfies
+from ...domain.semver_ranges import satisfies
+from ..connection.sqlite import fetch_all
 
-# For a statement about widgets; :paths is the result of find_selected().
+# A condition for statements about widgets; :paths is the result of find_selected().
 IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM json_each(:paths)))"
 
 
@@ -16,18 +17,16 @@ IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM jso
 class Selection:
     """Widgets of these scopes and these widgets, all if none is named.
 
-    Of these only official ones if that is set, and if there are SDKs, only those with a version for
-    one of them that is not yanked.
+    With SDKs, only widgets that have a version for one of these SDKs that is not yanked.
     """
 
     scopes: Sequence[str] = ()
-    # As scope/name.
+    # The widgets, each as scope/name.
     widgets: Sequence[str] = ()
-    official: bool = False
     sdks: Sequence[str] = ()
 
-    def names(self, scope: str, name: str) -> bool:
-        """Return whether the widget is one of the named ones."""
+    def selects(self, scope: str, name: str) -> bool:
+        """Return whether the selection names the scope or the widget, or names nothing at all."""
         is_named = scope in self.scopes or f"{scope}/{name}" in self.widgets
         return is_named or not (self.scopes or self.widgets)
 
@@ -37,7 +36,7 @@ class Selection:
         for name, value in asdict(self).items():
             option = "--" + name.replace("_", "-")
             if isinstance(value, list | tuple):
-                # The name of a field is plural.
+                # The option has the name of the field without its plural s.
                 arguments += [shlex.join([option[:-1], each]) for each in value]
             elif value:
                 arguments.append(option if value is True else shlex.join([option, str(value)]))
@@ -46,7 +45,7 @@ class Selection:
     def unmatched(self, paths: Collection[str]) -> list[str]:
         """Return the options that match none of these widgets, given as scope/name."""
         if not paths:
-            return Selection(self.scopes, self.widgets, self.official, self.sdks).arguments()
+            return Selection(self.scopes, self.widgets, self.sdks).arguments()
         found = {path.partition("/")[0] for path in paths}
         scopes = [scope for scope in self.scopes if scope not in found]
         return Selection(scopes, [each for each in self.widgets if each not in paths]).arguments()
@@ -54,9 +53,9 @@ class Selection:
 
 CANDIDATES = """
 SELECT scope, name FROM widget
-WHERE (is_official OR NOT :official) AND (:ranges IS NULL OR id IN (
+WHERE :ranges IS NULL OR id IN (
     SELECT widget_id FROM version
-    WHERE NOT yanked AND sdk_version IN (SELECT value FROM json_each(:ranges))))
+    WHERE NOT yanked AND sdk_version IN (SELECT value FROM json_each(:ranges)))
 ORDER BY scope, name
 """
 
@@ -67,8 +66,8 @@ def find_selected(connection: sqlite3.Connection, selection: Selection) -> list[
         return None
     ranges = None
     if selection.sdks:
-        known = [range_ for (range_,) in connection.execute("SELECT range FROM sdk_range")]
+        known = [range_ for (range_,) in fetch_all(connection, "SELECT range FROM sdk_range")]
         fit = [each for each in known if any(satisfies(sdk, each) for sdk in selection.sdks)]
         ranges = json.dumps(fit)
-    rows = connection.execute(CANDIDATES, {"official": selection.official, "ranges": ranges})
-    return [f"{scope}/{name}" for scope, name in rows if selection.names(scope, name)]
+    rows = fetch_all(connection, CANDIDATES, {"ranges": ranges})
+    return [f"{scope}/{name}" for scope, name in rows if selection.selects(scope, name)]

@@ -1,4 +1,4 @@
-"""The listed widgets whose names are nearest to one that a person mistyped."""
+"""Suggestions for a mistyped name: the listed widgets with the most similar names."""
 
 import json
 import re
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from ...documents import Json
-from ...text import fold
-from ..connection.sqlite import Connection
+from ...domain.documents import Json
+from ...domain.folding import fold
+from ..connection.sqlite import Connection, fetch_all, fetch_one
 
 MAX_SUGGESTIONS = 5
-# Longer texts are compared by their beginning.
+# Only the beginning of a longer text is compared.
 MAX_COMPARED_LENGTH = 40
-# The most installed widgets are compared, of the scope and of all others.
+# How many widgets are compared, the most installed first: of the scope, and of all others.
 MAX_COMPARED_IN_SCOPE = 200
 MAX_COMPARED = 1_000
-# As SequenceMatcher measures it. Less is not similar.
+# Names below this ratio of SequenceMatcher are not similar.
 MIN_SIMILARITY = 0.65
 SAME_SCOPE_BONUS = 0.1
 
@@ -32,7 +32,7 @@ class Suggestion(NamedTuple):
     display_name: str
 
 
-# As one JSON text: a row for each widget takes longer.
+# The result is one JSON text: a row for each widget takes longer.
 MOST_INSTALLED = """
 SELECT json_group_array(json_array(widget_id, scope, name, folded_name)) FROM (
     SELECT * FROM (
@@ -54,10 +54,10 @@ def suggest_widgets(
     connection: Connection, name: str, *, scope: str = "", limit: int = MAX_SUGGESTIONS
 ) -> list[Suggestion]:
     """Return the widgets with the most similar name or display name, the most similar first."""
-    # The matcher keeps what it knows about its second text.
+    # SequenceMatcher caches its analysis of the second text, so the name is the second one.
     matcher = SequenceMatcher(None, "", _words(name), autojunk=False)
     bounds = {"max_compared_in_scope": MAX_COMPARED_IN_SCOPE, "max_compared": MAX_COMPARED}
-    (text,) = connection.execute(MOST_INSTALLED, {"scope": scope, **bounds}).fetchone()
+    (text,) = fetch_one(connection, MOST_INSTALLED, {"scope": scope, **bounds})
     similar = []
     for widget_id, its_scope, its_name, folded_name in json.loads(text):
         connection.check_deadline()
@@ -66,7 +66,7 @@ def suggest_widgets(
             bonus = SAME_SCOPE_BONUS if its_scope == scope else 0
             similar.append((-similarity - bonus, its_scope, its_name, widget_id))
     ids = json.dumps([widget_id for *_, widget_id in sorted(similar)[:limit]])
-    return [Suggestion(*row) for row in connection.execute(NAMES, {"ids": ids})]
+    return [Suggestion(*row) for row in fetch_all(connection, NAMES, {"ids": ids})]
 
 
 def _words(name: str) -> str:
@@ -74,7 +74,7 @@ def _words(name: str) -> str:
 
 
 def _similarity(matcher: SequenceMatcher[str], text: str) -> float:
-    """Return how similar the texts are; 0 if one of the upper bounds, found faster, is too low."""
+    """Return how similar the texts are; 0 if a quick upper bound is already too low."""
     matcher.set_seq1(text[:MAX_COMPARED_LENGTH])
     if matcher.real_quick_ratio() < MIN_SIMILARITY or matcher.quick_ratio() < MIN_SIMILARITY:
         return 0
@@ -82,7 +82,7 @@ def _similarity(matcher: SequenceMatcher[str], text: str) -> float:
 
 
 def did_you_mean(connection: Connection, scope: str, name: str) -> str:
-    """Return a question with the widget that may be meant, empty if no name is similar."""
+    """Return a "did you mean" question; empty if no name is similar."""
     near = suggest_widgets(connection, name, scope=scope, limit=1)
     return "".join(f" Did you mean {each.scope}/{each.name}?" for each in near)
 
@@ -94,7 +94,7 @@ CREATE TABLE listing (widget_id INTEGER PRIMARY KEY, scope, name, folded_name, d
 
 
 def index_names(widgets: Iterable[Json]) -> Connection:
-    """Return a database in memory with what suggest_widgets() reads of these search results."""
+    """Return an in-memory database of these search results, for suggest_widgets()."""
     connection = sqlite3.connect(":memory:", factory=Connection)
     connection.executescript(INDEX)
     for number, each in enumerate(widgets):

@@ -4,50 +4,45 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 
-from ...installed_list import Installed, UpdatesQuery, parse_installed
-from ...text import quoted
-from ...update_rule import Advice, Release, advise
-from ..connection.sqlite import Connection, snapshot
-from ..schema.sdk_intervals import sdk_key
-from .json_sql import NEWEST_FIRST, VERSION_ADMITS
-from .search_params import ParameterError, parse_compat_sdk
+from ...domain.installed_list import Installed, UpdatesQuery, parse_installed
+from ...domain.messages import quoted
+from ...domain.update_rule import Advice, Release, advise
+from ..connection.revision import read_revision
+from ..connection.sqlite import Connection, fetch_all, fetch_one, snapshot
+from .candidates import IS_EARLIER, NEWEST_FIRST, RUNS_ON_SDK, Candidates
+from .parameters import ParameterError, check_repeated, parse_before, require_compat_sdk
 
 MAX_INSTALLED = 100
 
 CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
 
 
-def parse_updates(sdk: str | None, installed: Sequence[str]) -> UpdatesQuery:
+def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> UpdatesQuery:
     """Return the query of these parameters; raise ParameterError."""
-    if sdk is None:
-        raise ParameterError("compatSdk is missing: the SDK of the dashboard, such as 1.4.0.")
-    parse_compat_sdk(sdk)
-    if not 1 <= len(installed) <= MAX_INSTALLED:
-        raise ParameterError(
-            f"installed must be given 1 to {MAX_INSTALLED} times, not {len(installed)}."
-        )
+    sdk = require_compat_sdk(parameters.get("compatSdk"))
+    before = parse_before(parameters.get("before"))
     try:
         parsed = tuple(map(parse_installed, installed))
     except ValueError as error:
         raise ParameterError(str(error)) from error
-    if len(set(parsed)) < len(parsed):
-        repeated = next(each for each in parsed if parsed.count(each) > 1)
-        raise ParameterError(f"installed has {quoted(str(repeated))} more than once.")
-    return UpdatesQuery(sdk, parsed)
+    check_repeated("installed", parsed, MAX_INSTALLED)
+    return UpdatesQuery(sdk, parsed, before)
 
 
 # The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
 # in :widgets and the fields of Release. Without an SDK every version is compatible. A row for each
-# version or widget takes longer; the text of a hundred widgets could take too much memory.
+# version or widget would take longer; the text of a hundred widgets could take too much memory.
 WIDGETS_PER_TEXT = 20
 RELEASES = f"""
 SELECT json_group_array(json_array(position, json(versions))) FROM (
     SELECT item.key AS position, (
         SELECT json_group_array(json_array(
             id, precedence, version, yanked, yanked_reason, deprecation_message, sdk_version,
-            iif(:sdk IS NULL OR {VERSION_ADMITS}, 1, 0)))
+            iif(:sdk IS NULL OR {RUNS_ON_SDK}, 1, 0), published_at,
+            iif(:before IS NULL OR {IS_EARLIER}, 0, 1)))
         FROM (
-            SELECT id, precedence, version, yanked, yanked_reason, deprecation_message, sdk_version
+            SELECT id, precedence, version, yanked, yanked_reason, deprecation_message,
+                sdk_version, published_at
             FROM version
             WHERE widget_id = widget.id
             ORDER BY {NEWEST_FIRST})
@@ -67,19 +62,20 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
     """Return the revision of the catalog, and the JSON of the response."""
     # All statements must see the same versions.
     with snapshot(connection):
-        (content,) = connection.execute("SELECT content FROM revision").fetchone()
-        releases = _read_releases(connection, query.installed, query.sdk)
+        content = read_revision(connection).content
+        candidates = Candidates(query.sdk, before=query.before)
+        releases = _read_releases(connection, query.installed, candidates)
         found = []
         for each in query.installed:
             connection.check_deadline()
             found.append(_find(each, releases.get(each[:2]), query.sdk))
         ids = json.dumps([advice.update.id for _, _, advice in found if advice.update])
-        entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
+        entries = dict(fetch_all(connection, ENTRIES, {"ids": ids}))
     items = [_render(each, *one, entries) for each, one in zip(query.installed, found, strict=True)]
     return content, f'{{"updates":[{",".join(items)}]}}\n'.encode()
 
 
-# The ranges of a widget's versions that admit some SDK which the range of this version admits.
+# The SDK ranges of a widget's versions that overlap with the range of this version.
 SHARED_RANGES = """
 WITH widget_id (id) AS (SELECT id FROM widget WHERE scope = :scope AND name = :name),
 admitted AS (
@@ -99,16 +95,18 @@ WHERE range IN (SELECT sdk_version FROM version WHERE widget_id = (SELECT id FRO
 def find_advice(connection: Connection, installed: Installed, sdk: str | None) -> Advice | None:
     """Return the advice for a version of a listed widget; None if there is no such version.
 
-    Without an SDK, a version is compatible that runs on one of the SDKs of the installed one; if
-    that finds none, or only a deprecated one, every version is. The reason is then not meaningful.
+    Without an SDK, a version counts as compatible if it shares an SDK with the installed version.
+    If that gives no update, or only a deprecated one, every version counts as compatible. The
+    reason is then not meaningful.
     """
-    newest_first = _read_releases(connection, [installed], sdk).get(installed[:2], [])
+    releases = _read_releases(connection, [installed], Candidates(sdk))
+    newest_first = releases.get(installed[:2], [])
     own = next((each for each in newest_first if each.number == installed.version), None)
     if own is None:
         return None
     if sdk is not None:
         return advise(own, newest_first, sdk)
-    shared = {range for (range,) in connection.execute(SHARED_RANGES, installed._asdict())}
+    shared = {range for (range,) in fetch_all(connection, SHARED_RANGES, installed._asdict())}
     near = [each._replace(is_compatible=each.sdk_range in shared) for each in newest_first]
     advice = advise(own, near, "")
     if advice.update is None or advice.update.deprecation_message is not None:
@@ -117,7 +115,7 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
 
 
 def _read_releases(
-    connection: Connection, installed: Iterable[Installed], sdk: str | None
+    connection: Connection, installed: Iterable[Installed], candidates: Candidates
 ) -> dict[tuple[str, ...], list[Release]]:
     """Return the versions of each listed widget, newest first, by scope and name."""
     # Each widget is read once, however many of its versions are installed.
@@ -125,8 +123,8 @@ def _read_releases(
     releases = {}
     for start in range(0, len(names), WIDGETS_PER_TEXT):
         some = names[start : start + WIDGETS_PER_TEXT]
-        values = {"widgets": json.dumps(some), "sdk": sdk and sdk_key(sdk)}
-        (text,) = connection.execute(RELEASES, values).fetchone()
+        values = {"widgets": json.dumps(some), **candidates.values}
+        (text,) = fetch_one(connection, RELEASES, values)
         for position, rows in json.loads(text):
             # The deadline of the thread also bounds the work in Python.
             connection.check_deadline()
@@ -149,8 +147,8 @@ def _find(
     return UPDATE if advice.update else CURRENT, own, advice
 
 
-# The members of an installed version. With a dict for each and an encoder, find_updates() would
-# take 8 % longer.
+# The members of an installed version. Building a dict for each and encoding it would make
+# find_updates() 8 % slower.
 ITEM = (
     '{{"scope":{},"name":{},"installed":{},"status":"{}","yanked":{},"yankedReason":{},'
     '"deprecationMessage":{},"compatible":{},"update":{},{}"reason":{}}}'

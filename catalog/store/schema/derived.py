@@ -1,18 +1,20 @@
 """Derived rows: what search and the feed of changes read, written at the end of a transaction.
 
 Triggers of schema.sql note the widgets that a transaction touches. REFRESH deletes and inserts the
-rows of these widgets in listing, listing_text, summary and change, and raises the revision.
+rows of these widgets in listing, listing_keyword, listing_text, summary and change, and raises
+the revision.
 """
 
 import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
-from ...changes import TooLargeError
-from ...text import fold
+from ...domain.changes import TooLargeError
+from ...domain.folding import fold, without_hyphens
+from ...domain.sdk_intervals import sdk_intervals
 from .schema import Statement
-from .sdk_intervals import sdk_intervals
 
 _TOUCHED = "widget_id IN (SELECT widget_id FROM touched)"
 _NEXT_SEQUENCE = """
@@ -34,19 +36,20 @@ INSERT INTO change
 SELECT scope, name, {_NEXT_SEQUENCE}, 1 FROM listing WHERE {_TOUCHED} {_PUT_CHANGE}
 """
 
-# The text index takes most of the time of a refresh, so only texts that differ are written. It must
-# be told the old text to remove it.
-UNINDEX_TEXT = """
-INSERT INTO listing_text (listing_text, rowid, folded_text)
-SELECT 'delete', widget_id, listing.folded_text
-FROM touched CROSS JOIN listing USING (widget_id) LEFT JOIN widget ON id = widget_id AND listed
-WHERE widget.folded_text IS NOT listing.folded_text
+# The text index takes most of the time of a refresh, so a refresh writes only texts that have
+# changed. To remove a text, FTS5 needs the old text itself.
+_IS_INDEXED = """
+listed_text.folded_text = listing.folded_text AND listed_text.page_text = listing.page_text
 """
-INDEX_TEXT = """
-INSERT INTO listing_text (rowid, folded_text)
-SELECT id, widget.folded_text
-FROM touched CROSS JOIN widget ON id = touched.widget_id LEFT JOIN listing USING (widget_id)
-WHERE listed AND listing.folded_text IS NOT widget.folded_text
+UNINDEX_TEXT = f"""
+INSERT INTO listing_text (listing_text, rowid, folded_text, page_text)
+SELECT 'delete', widget_id, folded_text, page_text FROM touched CROSS JOIN listing USING (widget_id)
+WHERE NOT EXISTS (SELECT 1 FROM listed_text WHERE id = widget_id AND {_IS_INDEXED})
+"""
+INDEX_TEXT = f"""
+INSERT INTO listing_text (rowid, folded_text, page_text)
+SELECT id, folded_text, page_text FROM touched CROSS JOIN listed_text ON id = widget_id
+WHERE NOT EXISTS (SELECT 1 FROM listing WHERE widget_id = id AND {_IS_INDEXED})
 """
 
 # In this order: the first three compare listing with widget, before listing is written.
@@ -55,8 +58,10 @@ REFRESH = (
     UNINDEX_TEXT,
     INDEX_TEXT,
     f"DELETE FROM listing WHERE {_TOUCHED}",
+    f"DELETE FROM listing_keyword WHERE {_TOUCHED}",
     f"DELETE FROM summary WHERE {_TOUCHED}",
     f"INSERT INTO listing SELECT * FROM rendered_listing WHERE {_TOUCHED}",
+    f"INSERT INTO listing_keyword SELECT * FROM rendered_keyword WHERE {_TOUCHED}",
     f"INSERT INTO summary SELECT * FROM rendered_summary WHERE {_TOUCHED}",
     CHANGE_LISTED,
     "UPDATE revision SET content = content + 1",
@@ -77,10 +82,12 @@ def raise_if_too_large(message: str) -> None:
 
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
-# After the rows of install_day were written by anything but an install.
-COUNT_INSTALLS = """
-UPDATE widget SET counted
-    = coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)
+
+# An upstream can replace the bytes of a copy, so the URL of its stored bundle contains their hash.
+# URLs that an earlier release or its packs stored lack this hash.
+ADD_BUNDLE_HASHES = """
+UPDATE version SET bundle_path = bundle_path || '?sha256=' || sha256_hash
+WHERE instr(bundle_path, '?') = 0 AND widget_id IN (SELECT widget_id FROM mirrored)
 """
 
 ADD_RANGES = """
@@ -95,7 +102,7 @@ FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
 CROSS JOIN json_each(given.value) AS interval
 WHERE true ON CONFLICT DO NOTHING
 """
-# After versions were deleted, or replaced.
+# This runs after versions were deleted or replaced.
 REMOVE_UNUSED_RANGES = """
 DELETE FROM sdk_range WHERE NOT EXISTS (SELECT 1 FROM version WHERE sdk_version = range)
 """
@@ -114,7 +121,22 @@ def _range_member(range_: str) -> str:
     return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"
 
 
-def folded_columns(display_name: str, description: str | None) -> dict[str, str]:
-    """Return the columns of a widget in which search finds words."""
-    name = " ".join(fold(display_name).split())
-    return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}
+def folded_columns(widget: Any) -> dict[str, str]:
+    """Return the columns in which search finds words, for a row of widget."""
+    name = " ".join(fold(widget["display_name"]).split())
+    return {
+        "folded_name": name,
+        "folded_text": f"{name}\n{fold(widget['description'] or '')}",
+        "folded_path": folded_path(widget["scope"], widget["name"]),
+    }
+
+
+def folded_path(scope: str, name: str) -> str:
+    """Return scope/name as pages search it."""
+    return without_hyphens(f"{scope}/{name}")
+
+
+def folded_keywords(keywords: str | None) -> str:
+    """Return the keywords in JSON as pages search them; each once."""
+    folded = map(without_hyphens, json.loads(keywords or "[]"))
+    return json.dumps(list(dict.fromkeys(folded)), ensure_ascii=False)

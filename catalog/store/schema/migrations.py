@@ -1,53 +1,53 @@
-"""The tables of a file, built again: with its own rows to migrate it, or with those of a backup."""
+"""Rebuild the tables of a file: with its own rows to migrate it, or with the rows of a backup.
+
+The only schema that is migrated is that of release 1.0.0. A new column needs nothing here if it has
+a default or may be null. A new table needs nothing either, unless its rows are derived.
+"""
 
 import sqlite3
 import time
 from contextlib import closing
 
-from .derived import REFRESH, add_ranges
+from .derived import ADD_BUNDLE_HASHES, REFRESH, add_ranges, folded_path
 from .schema import schema_statements
 
-# A file that has tokens or a record keeps them: no restore makes a revoked token valid again.
-KEPT_TABLES = ("token", "audit")
-# The tables whose rows are copied, parents before children. The others are derived, and so are the
-# rows of change, except those of widgets that are no longer listed.
-COPIED_TABLES = (
-    "widget",
-    "install_day",
-    "install_version",
-    "version",
-    "about",
-    "mirrored",
-    "upstream",
-    "deleted_version",
-    "change",
-    *KEPT_TABLES,
-)
-# Versions refer to sdk_range until they are dropped; schema version 5 has installs in one table.
-RENAMED_TABLES = ("sdk_range", "install", *COPIED_TABLES)
-# The tables and the view that only earlier schemas have.
-FORMER_TABLES = {
-    "install",
-    "installed",
-    "mirror_position",
-    "sdk_support",
-    "sdk_support_interval",
-    "rendered_support",
+# A file that has tokens, trusts or an audit log keeps them: no restore makes a revoked token or a
+# removed trust valid again.
+KEPT_TABLES = {"token", "trust", "short_token", "audit"}
+# Tables whose rows are not copied, because they are computed from other rows.
+DERIVED_TABLES = {
+    "sdk_range",
+    "sdk_interval",
+    "touched",
+    "listing",
+    "listing_keyword",
+    "summary",
+    "revision",
+    "recent_install",
 }
+# A table that only the schema of release 1.0.0 has.
+FORMER_TABLE = "installed"
 
 SCHEMA_OBJECTS = """
 SELECT type, name, tbl_name FROM main.sqlite_schema
 WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREATE VIRTUAL%'
 """
-TABLE_NAMES = "SELECT tbl_name FROM sqlite_schema"
-# Both have counted the same installs, up to where their ways parted.
+OWN_NAMES = "SELECT tbl_name FROM sqlite_schema"
+# In the order of schema.sql, in which a table follows those that it refers to. The type excludes
+# the tables of the text index.
+OWN_TABLES = """
+SELECT object.name FROM sqlite_schema AS object JOIN pragma_table_list USING (name, type)
+WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+ORDER BY object.rowid
+"""
+# Both catalogs counted the same installs until they diverged.
 KEEP_COUNTS = """
 UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
-# A pack has no days, so those of the replaced catalog stay.
+# A pack has no installs by day, so the replaced catalog's stay.
 KEEP_DAYS = (
     """
     INSERT INTO install_day
@@ -59,12 +59,8 @@ KEEP_DAYS = (
     SELECT widget.id, version, installs FROM old_install_version
     JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
     """,
-    """
-    UPDATE widget SET counted = old.counted FROM old_widget AS old
-    WHERE old.scope = widget.scope AND old.name = widget.name
-    """,
 )
-# Clients may have the bundles of versions that are gone, so their numbers stay taken.
+# Clients may have cached the bundles of deleted versions, so their version numbers stay reserved.
 KEEP_REMOVED = """
 INSERT INTO deleted_version
 SELECT old_widget.scope, old_widget.name, old_version.version, old_version.sha256_hash
@@ -78,7 +74,7 @@ ON CONFLICT DO NOTHING
 """
 LIMIT_TRIGGER = "SELECT sql FROM main.sqlite_schema WHERE name = 'widget_too_large'"
 HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
-# The id of a deleted row must not be used again.
+# The ids of deleted rows must not be used again.
 COPY_SEQUENCES = """
 UPDATE sqlite_sequence AS new SET seq = max(new.seq, old.seq) FROM sqlite_sequence AS old
 WHERE old.name = 'old_' || new.name
@@ -88,21 +84,21 @@ WHERE old.name = 'old_' || new.name
 def rebuild_tables(
     connection: sqlite3.Connection, source: str | None = None, *, keeps_history: bool = False
 ) -> None:
-    """Create every table of the current schema, and copy the rows of the old ones into them.
+    """Create every table of the current schema, and copy the rows of the old tables into them.
 
-    With a source, the name of an attached database, copy the rows of that one instead. Tokens and
-    record stay, unless there are none, and so do the hashes of deleted versions; with keeps_history
-    also higher install counts and the installs by day. Tables and views of other programs, such as
-    Litestream, stay as they are.
+    With a source, the name of an attached database, copy its rows instead. Tokens and audit log
+    stay, unless they are empty, and so do the hashes of deleted versions. With keeps_history,
+    higher install counts and the installs by day stay too. Tables and views of other programs,
+    such as Litestream, are not changed.
     """
-    own_tables = _own_tables()
-    objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_tables]
+    own_names, tables = _own_schema()
+    objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_names]
     has_catalog = ("table", "widget", "widget") in map(tuple, objects)
     (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
     # Otherwise views and triggers of other programs would refer to the renamed tables.
     connection.execute("PRAGMA legacy_alter_table = ON")
     for kind, name, _ in objects:
-        if name in RENAMED_TABLES:
+        if name in tables:
             connection.execute(f"ALTER TABLE main.{name} RENAME TO old_{name}")
         else:
             # Dropping a full-text index drops its own tables too, so they may be gone.
@@ -110,13 +106,14 @@ def rebuild_tables(
     connection.execute("PRAGMA legacy_alter_table = OFF")
     for statement in schema_statements():
         connection.execute(statement)
-    for table in COPIED_TABLES:
+    for table in tables:
+        if table in DERIVED_TABLES:
+            continue
         is_kept = (source is None or table in KEPT_TABLES) and _copy_rows(
             connection, f"old_{table}", "main", table
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
-    _convert_schema_5(connection, f"{source}.install" if source else "main.old_install")
     if source and has_catalog:
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
@@ -125,23 +122,26 @@ def rebuild_tables(
                 connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
     _write_all_digits(connection)
-    # A widget that an earlier release let grow too large stays as it is.
+    _fold_paths(connection)
+    connection.execute(ADD_BUNDLE_HASHES)
+    # A widget that was too large before stays as it is.
     (limit,) = connection.execute(LIMIT_TRIGGER).fetchone()
     connection.execute("DROP TRIGGER widget_too_large")
     for statement in REFRESH:
         connection.execute(statement)
     connection.execute(limit)
-    for table in reversed(RENAMED_TABLES):
+    for table in reversed(tables):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
     set_new_revision(connection, old_revision)
 
 
-def _own_tables() -> set[str]:
-    """Return the names of all tables and views that this or an earlier schema has."""
+def _own_schema() -> tuple[set[str], list[str]]:
+    """Return the names of all tables and views of the catalog, and the tables of schema.sql."""
     with closing(sqlite3.connect(":memory:")) as new:
         for statement in schema_statements():
             new.execute(statement)
-        return FORMER_TABLES | {name for (name,) in new.execute(TABLE_NAMES)}
+        names = {name for (name,) in new.execute(OWN_NAMES)}
+        return names | {FORMER_TABLE}, [name for (name,) in new.execute(OWN_TABLES)]
 
 
 def _quoted(name: str) -> str:
@@ -150,16 +150,16 @@ def _quoted(name: str) -> str:
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:
-    """Copy the rows of a table, if it exists, in the columns that both have; return how many."""
-    columns = _columns(connection, schema, old) & _columns(connection, "main", new)
+    """Copy the rows of a table, if it exists, in the columns of both; return their number."""
+    columns = _column_names(connection, schema, old) & _column_names(connection, "main", new)
     if not columns:
         return 0
     if new == "version":
         rows = connection.execute(f"SELECT DISTINCT sdk_version FROM {schema}.{old}").fetchall()
         for statement in add_ranges(range_ for (range_,) in rows):
             connection.execute(*statement)
-    # In schema version 3 the names of widgets that exist are null.
-    condition = "NOT listed AND scope IS NOT NULL" if new == "change" else "true"
+    # The changes of listed widgets are derived.
+    condition = "NOT listed" if new == "change" else "true"
     names = ", ".join(columns)
     # A deleted version may have been copied before.
     return connection.execute(
@@ -168,35 +168,27 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
     ).rowcount
 
 
-ADD_UP_DAYS = """
-INSERT INTO install_day SELECT widget_id, day, sum(installs) FROM {old} GROUP BY widget_id, day
-"""
-ADD_UP_VERSIONS = """
-INSERT INTO install_version
-SELECT widget_id, version, sum(installs) FROM {old} WHERE version <> '' GROUP BY widget_id, version
-"""
-# The next run of the mirror then reads what its upstreams say about all copies.
-FORGET_POSITIONS = "UPDATE upstream SET token = NULL"
-
-
-def _convert_schema_5(connection: sqlite3.Connection, old: str) -> None:
-    """Convert what differs in schema version 5: installs in one table, and no table about."""
-    if _columns(connection, *old.split(".")):
-        for statement in (ADD_UP_DAYS, ADD_UP_VERSIONS, FORGET_POSITIONS):
-            connection.execute(statement.format(old=old))
-
-
 READ_REALS = "SELECT id, config_version FROM version WHERE typeof(config_version) = 'real'"
 SET_DIGITS = "UPDATE version SET config_version = ? WHERE id = ?"
 
 
 def _write_all_digits(connection: sqlite3.Connection) -> None:
-    """Store each configVersion that is not whole as text, as validators.check_number() does."""
+    """Store each fractional configVersion as text, as validators.check_number() does."""
     rows = connection.execute(READ_REALS).fetchall()
     connection.executemany(SET_DIGITS, [(repr(number), id_) for id_, number in rows])
 
 
-def _columns(connection: sqlite3.Connection, schema: str, table: str) -> set[str]:
+UNFOLDED_PATHS = "SELECT id, scope, name FROM widget WHERE folded_path = ''"
+SET_FOLDED_PATH = "UPDATE widget SET folded_path = ? WHERE id = ?"
+
+
+def _fold_paths(connection: sqlite3.Connection) -> None:
+    """Store the path of each widget for search; the schema of release 1.0.0 does not have it."""
+    rows = connection.execute(UNFOLDED_PATHS).fetchall()
+    connection.executemany(SET_FOLDED_PATH, [(folded_path(*path), id_) for id_, *path in rows])
+
+
+def _column_names(connection: sqlite3.Connection, schema: str, table: str) -> set[str]:
     values = {"table": table, "schema": schema}
     rows = connection.execute("SELECT name FROM pragma_table_info(:table, :schema)", values)
     return {name for (name,) in rows}
@@ -208,9 +200,10 @@ UPDATE revision SET content = :new, downloads = :new, history = lower(hex(random
 
 
 def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
-    """Set a revision above the old one, and a history, that were never used.
+    """Set a revision above the old one, and a new history; neither was used before.
 
-    So no cached response is taken for a current one, and no token of a client for a valid one. The
-    time alone is not enough: the clock of the machine that set the old one may have been ahead.
+    A cached response is then never mistaken for a current one, nor the token of a client for a
+    valid one. The time alone is not enough: the clock that set the old revision may have been
+    ahead.
     """
     connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

@@ -3,17 +3,15 @@
 import sqlite3
 from collections.abc import Iterator, Mapping
 
-from ...data_files import find_data_file
+from ...system.data_files import find_data_file
 
 Statement = tuple[str, Mapping[str, object]]
 
 # "Wcat": marks a SQLite file as a widget catalog.
 APPLICATION_ID = 0x57636174
-SCHEMA_VERSION = 6
-
-COUNT_ALL = """
-SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
-"""
+SCHEMA_VERSION = 7
+# The schema version of release 1.0.0, from which files are migrated.
+OLD_SCHEMA_VERSION = 2
 
 
 def schema_statements() -> Iterator[str]:

@@ -7,31 +7,40 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ...changes import ChangeError, WidgetName
-from ...documents import ABOUT_KEYS, Row
-from ..bundles import Bundles
+from ...domain.changes import ChangeError, WidgetName
+from ...domain.documents import ABOUT_KEYS, Row
+from ...domain.pictures import describe_picture
+from ..bundles.bundles import Bundles
+from ..bundles.compressed import compress_bundle
 from ..connection.transaction import Transaction
+from ..schema.derived import folded_keywords
 
 NOTHING: Row = dict.fromkeys(ABOUT_KEYS)
-_COLUMNS = ", ".join(ABOUT_KEYS)
+COLUMNS = (*ABOUT_KEYS, "folded_keywords")
 PUT_ABOUT = f"""
-INSERT INTO about (widget_id, {_COLUMNS})
+INSERT INTO about (widget_id, {", ".join(COLUMNS)})
 SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    {", ".join(f":{key}" for key in ABOUT_KEYS)} WHERE true
+    {", ".join(f":{key}" for key in COLUMNS)} WHERE true
 ON CONFLICT (widget_id) DO UPDATE
-SET ({_COLUMNS}) = ({", ".join(f"excluded.{key}" for key in ABOUT_KEYS)})
+SET ({", ".join(COLUMNS)}) = ({", ".join(f"excluded.{key}" for key in COLUMNS)})
 """
 FIND_ABOUT = "SELECT * FROM about WHERE widget_id IN (SELECT value FROM json_each(:ids))"
 
 
-def find_about(transaction: Transaction, ids: Iterable[int]) -> dict[int, sqlite3.Row]:
+def find_about_rows(transaction: Transaction, ids: Iterable[int]) -> dict[int, sqlite3.Row]:
     """Return the rows of about of these widgets, by their ids."""
     rows = transaction.read(FIND_ABOUT, {"ids": json.dumps(list(ids))})
     return {row["widget_id"]: row for row in rows}
 
 
+def put_about(transaction: Transaction, rows: Iterable[Row]) -> None:
+    """Write rows of about, which have the scope and name of their widget."""
+    folded = [{**row, "folded_keywords": folded_keywords(row["keywords"])} for row in rows]
+    transaction.execute_many(PUT_ABOUT, folded)
+
+
 def changed_columns(stored: Any, new: Mapping[str, Any]) -> Row:
-    """Return the columns that differ; what is stored may be None."""
+    """Return the columns that differ from the stored row, which may be None."""
     before = stored or NOTHING
     return {key: new[key] for key in ABOUT_KEYS if key in new and before[key] != new[key]}
 
@@ -40,14 +49,17 @@ def edit_about(transaction: Transaction, target: WidgetName, stored: Any, change
     """Write the changed columns, and record them, readme and picture by their SHA-256."""
     row = {key: (stored or NOTHING)[key] for key in ABOUT_KEYS}
     before, after = ({key: _recorded(key, each[key]) for key in changes} for each in (row, changes))
-    transaction.execute(PUT_ABOUT, {**target._asdict(), **row, **changes})
+    put_about(transaction, [{**target._asdict(), **row, **changes}])
     transaction.record("describe", target, before=before, after=after)
 
 
-def _recorded(key: str, value: str | None) -> str | None:
-    if key == "readme" and value is not None:
+def _recorded(key: str, value: str | None) -> object:
+    """Return the value of a column in the form in which the audit log stores it."""
+    if value is None or key not in ("readme", "keywords", "picture"):
+        return value
+    if key == "readme":
         return sha256(value.encode()).hexdigest()
-    return json.loads(value)["sha256Hash"] if key == "picture" and value is not None else value
+    return json.loads(value) if key == "keywords" else json.loads(value)["sha256Hash"]
 
 
 class NewFile(NamedTuple):
@@ -56,16 +68,17 @@ class NewFile(NamedTuple):
     sha256: str
     size: int
     content: Iterable[bytes]
+    is_bundle: bool = False
 
 
 def picture_file(content: bytes) -> NewFile:
-    """Return the picture as a file."""
-    return NewFile(sha256(content).hexdigest(), len(content), [content])
+    """Return the picture as a file to store; raise NotAllowedError unless it is allowed."""
+    return NewFile(str(describe_picture(content)["sha256Hash"]), len(content), [content])
 
 
 @contextmanager
 def store_files(bundles: Bundles, files: Iterable[NewFile]) -> Iterator[None]:
-    """Store the files for the block, in which the catalog must come to name them.
+    """Store the files for the block, which must make the catalog name them.
 
     If it refuses that, a file that was not stored before is removed again. After any other error
     the change may be written, and `gc` removes the files if it is not.
@@ -73,9 +86,11 @@ def store_files(bundles: Bundles, files: Iterable[NewFile]) -> Iterator[None]:
     new = []
     with bundles.writing():
         for each in files:
-            if not bundles.holds(each.sha256):
+            if not bundles.has(each.sha256):
                 new.append(each.sha256)
-            bundles.add(*each)
+            bundles.add(each.sha256, each.size, each.content)
+            if each.is_bundle:
+                compress_bundle(bundles, each.sha256)
         bundles.sync()
         try:
             yield

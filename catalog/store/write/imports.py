@@ -1,262 +1,50 @@
-"""Widget documents into rows: the one way in for import, publish, mirror, unpack and the demo.
-
-put_documents() reads what is stored of the widgets, compares, and writes only what differs.
-"""
+"""The import of widget documents, in transactions that are short enough for installs to wait."""
 
 import json
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import chain
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from ...changes import WidgetName
-from ...documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
-from ...semver_ranges import precedence
+from ...domain.changes import ConflictError, TooLargeError
+from ...domain.documents import MAX_DOCUMENT_BYTES, MAX_PROBLEMS, MAX_VERSIONS, Document
+from ..bundles.bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
-from ..schema.derived import REMOVE_UNUSED_RANGES, add_ranges, folded_columns
-from .about import PUT_ABOUT, changed_columns, find_about
-from .moderation import (
-    REMOVABLE_WIDGETS,
-    STATE_KEYS,
-    record_listing,
-    remove_versions,
-    remove_widgets,
-    version_state,
-)
-
-SIZE_COLUMNS = {"min_size": ("min_w", "min_h"), "max_size": ("max_w", "max_h")}
-# Without download_count, which an install may change at any time: it is never written as it was
-# read.
-WIDGET_COLUMNS = (
-    *(field.column for field in WIDGET_FIELDS if field.column != "download_count"),
-    "folded_name",
-    "folded_text",
-)
-VERSION_COLUMNS = (
-    *chain.from_iterable(
-        SIZE_COLUMNS.get(field.column, (field.column,)) for field in VERSION_FIELDS
-    ),
-    "precedence",
-)
+from .bundle_files import BundleFiles
+from .documents import put_documents
+from .pruning import Others, remove_others
+from .search_index import MERGE_AFTER, merge_search_index
+from .stored_bundles import StoredBundle, find_unregistered, register_bundles
 
 
-def _columns(names: Iterable[str], prefix: str = "") -> str:
-    return ", ".join(prefix + name for name in names)
+class DocumentSize(NamedTuple):
+    """How large the JSON of a widget can become by its document."""
+
+    versions: int
+    # The number of bytes of its line
+    size: int
+    # The greatest number of bytes that the JSON of each version has beyond the line
+    added_size: int
 
 
-PUT_WIDGET = f"""
-INSERT INTO widget ({_columns(WIDGET_COLUMNS)}, download_count)
-SELECT {_columns(WIDGET_COLUMNS, ":")}, :download_count WHERE true
-ON CONFLICT (scope, name) DO UPDATE
-SET ({_columns(WIDGET_COLUMNS[2:])}) = ({_columns(WIDGET_COLUMNS[2:], "excluded.")})
-"""
-SET_COUNT = """
-UPDATE widget SET download_count = :download_count WHERE scope = :scope AND name = :name
-"""
-# If the bytes change, the held bundle is no longer the version's bundle.
-PUT_VERSION = f"""
-INSERT INTO version (widget_id, {_columns(VERSION_COLUMNS)})
-SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    {_columns(VERSION_COLUMNS, ":")} WHERE true
-ON CONFLICT (widget_id, version) DO UPDATE
-SET ({_columns(VERSION_COLUMNS[1:])}) = ({_columns(VERSION_COLUMNS[1:], "excluded.")}),
-    bundle_path = iif(
-        (version.sha256_hash, version.bundle_size) = (excluded.sha256_hash, excluded.bundle_size),
-        bundle_path, NULL)
-"""
+class CheckedDocuments(Protocol):
+    """Valid documents of different widgets, in batches for one transaction each."""
 
-STORED_WIDGETS = f"""
-SELECT widget.id, download_count, {_columns(WIDGET_COLUMNS)} FROM json_each(:names) AS given
-CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
-"""
-STORED_VERSIONS = f"""
-SELECT id, widget_id, {_columns(VERSION_COLUMNS)} FROM version
-WHERE widget_id IN (SELECT value FROM json_each(:ids))
-  AND (:numbers IS NULL OR version IN (SELECT value FROM json_each(:numbers)))
-"""
+    # The key is scope/name.
+    sizes: dict[str, DocumentSize]
+
+    def batches(self, paths: Iterable[str]) -> Iterable[Sequence[Document]]:
+        """Return the documents of these widgets in batches."""
 
 
-class PutResult(NamedTuple):
-    """What put_documents() did, or would do: the scope/name of each widget."""
+class TooLargeWidgetsError(ConflictError):
+    """Widgets would become too large; problems has a sentence for each of the first."""
 
-    added: set[str]
-    changed: set[str]
-    # Stored versions that are not in the documents; those of an action only.
-    others: Sequence[WidgetName] = ()
-
-
-class StoredWidget(NamedTuple):
-    """A widget as it is stored, its versions by number, and what is said about it."""
-
-    widget: sqlite3.Row
-    versions: dict[str, sqlite3.Row]
-    about: sqlite3.Row | None
-
-
-class Plan(NamedTuple):
-    """What a document changes in what is stored of its widget."""
-
-    target: WidgetName
-    stored: StoredWidget | None
-    widget: Row
-    puts_widget: bool
-    sets_count: bool
-    # Those that are new or differ.
-    versions: list[Row]
-    # Stored ones that are not in the document.
-    others: list[sqlite3.Row]
-    # What is said about the widget, if it differs.
-    about: Row | None
-
-    @property
-    def changes(self) -> bool:
-        """Whether it changes anything; the versions that it lacks stay."""
-        return self.puts_widget or self.sets_count or bool(self.versions or self.about)
-
-    @property
-    def replaces_versions(self) -> bool:
-        """Whether it changes versions that are stored."""
-        stored = self.stored.versions if self.stored else {}
-        return any(row["version"] in stored for row in self.versions)
-
-
-def put_documents(
-    transaction: Transaction,
-    documents: Sequence[Document],
-    action: str | None = None,
-    *,
-    removes_versions: bool = False,
-) -> PutResult:
-    """Add or update the widgets and versions of the documents; write only what differs.
-
-    What a document does not have of downloadCount, createdAt, listed and about stays as it is
-    stored. With an action, changes of what users rely on are recorded: states of versions,
-    listings, removals; removes_versions needs one.
-    """
-    stored = _find_stored(transaction, documents, with_others=action is not None)
-    plans = [compare(document, stored.get(document.path)) for document in documents]
-    changed = {str(plan.target) for plan in plans if plan.stored and plan.changes}
-    for plan in plans:
-        if action and plan.stored:
-            _record_states(transaction, action, plan, plan.stored)
-        if action and removes_versions and plan.others:
-            changed.add(str(plan.target))
-            remove_versions(transaction, action, plan.target, plan.others)
-    _put_rows(transaction, plans)
-    return PutResult(
-        added={str(plan.target) for plan in plans if plan.stored is None},
-        changed=changed,
-        others=[
-            plan.target._replace(version=row["version"]) for plan in plans for row in plan.others
-        ],
-    )
-
-
-def compare(document: Document, stored: StoredWidget | None) -> Plan:
-    """Return what the document changes."""
-    widget = widget_row(document, stored and stored.widget)
-    target = WidgetName(widget["scope"], widget["name"])
-    rows, about = version_rows(document), None
-    if document.about and changed_columns(stored and stored.about, document.about):
-        about = {**document.about, "scope": target.scope, "name": target.name}
-    if stored is None:
-        return Plan(target, None, widget, True, False, list(rows), [], about)
-    numbers = {row["version"] for row in document.versions}
-    count = stored.widget["download_count"]
-    return Plan(
-        target,
-        stored,
-        widget,
-        puts_widget=_differs(widget, stored.widget, WIDGET_COLUMNS),
-        sets_count=widget["has_download_count"] and widget["download_count"] != count,
-        versions=[
-            row
-            for row in rows
-            if _differs(row, stored.versions.get(row["version"]), VERSION_COLUMNS)
-        ],
-        others=[row for number, row in stored.versions.items() if number not in numbers],
-        about=about,
-    )
-
-
-def _differs(row: Row, stored: sqlite3.Row | None, columns: Iterable[str]) -> bool:
-    return stored is None or any(stored[column] != row[column] for column in columns)
-
-
-def _put_rows(transaction: Transaction, plans: Sequence[Plan]) -> None:
-    widgets = [plan.widget for plan in plans if plan.puts_widget]
-    versions = [row for plan in plans for row in plan.versions]
-    counts = [plan.widget for plan in plans if plan.sets_count]
-    if widgets:
-        transaction.execute_many(PUT_WIDGET, widgets)
-    if versions:
-        for statement in add_ranges(row["sdk_version"] for row in versions):
-            transaction.execute(*statement)
-        transaction.execute_many(PUT_VERSION, versions)
-    if any(plan.replaces_versions for plan in plans):
-        transaction.execute(REMOVE_UNUSED_RANGES)
-    if counts:
-        transaction.execute_many(SET_COUNT, counts)
-    if abouts := [plan.about for plan in plans if plan.about]:
-        transaction.execute_many(PUT_ABOUT, abouts)
-
-
-def _find_stored(
-    transaction: Transaction, documents: Sequence[Document], *, with_others: bool
-) -> dict[str, StoredWidget]:
-    """Return what is stored of the widgets of the documents, by scope/name."""
-    numbers = {row["version"] for document in documents for row in document.versions}
-    names = [(each.widget["scope"], each.widget["name"]) for each in documents]
-    rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
-    abouts = {}
-    if any(document.about for document in documents):
-        abouts = find_about(transaction, (row["id"] for row in rows))
-    stored = {row["id"]: StoredWidget(row, {}, abouts.get(row["id"])) for row in rows}
-    if stored:
-        values = {
-            "ids": json.dumps(list(stored)),
-            "numbers": None if with_others else json.dumps(list(numbers)),
-        }
-        for row in transaction.read(STORED_VERSIONS, values):
-            stored[row["widget_id"]].versions[row["version"]] = row
-    return {f"{each.widget['scope']}/{each.widget['name']}": each for each in stored.values()}
-
-
-def widget_row(document: Document, stored: sqlite3.Row | None = None) -> Row:
-    """Return the columns of the document's widget; what it does not have is as it is stored."""
-    widget = document.widget
-    created_at, listed = widget["created_at"], widget["listed"]
-    if created_at is None:
-        created_at = stored["created_at"] if stored else widget["default_created_at"]
-    if listed is None:
-        listed = stored["listed"] if stored else True
-    folded = folded_columns(widget["display_name"], widget["description"])
-    return {**widget, **folded, "created_at": created_at, "listed": listed}
-
-
-def version_rows(document: Document) -> Iterator[Row]:
-    """Yield the columns of each version, with the scope and name of its widget."""
-    names = {"scope": document.widget["scope"], "name": document.widget["name"]}
-    for version in document.versions:
-        yield {**version, **names, "precedence": precedence(version["version"])}
-
-
-def _record_states(transaction: Transaction, action: str, plan: Plan, stored: StoredWidget) -> None:
-    listed = plan.widget["listed"]
-    if listed != stored.widget["listed"]:
-        record_listing(transaction, action, plan.target, listed)
-    for row in plan.versions:
-        old = stored.versions.get(row["version"])
-        if old is None:
-            continue
-        before, after = version_state(old, STATE_KEYS), version_state(row, STATE_KEYS)
-        if before != after:
-            version = plan.target._replace(version=row["version"])
-            transaction.record(action, version, before=before, after=after)
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -267,68 +55,128 @@ class ImportReport:
     versions: int = 0
     added: int = 0
     changed: int = 0
-    removed_widgets: int = 0
-    removed_versions: int = 0
 
     def __add__(self, other: "ImportReport") -> "ImportReport":
         return ImportReport(*map(add, astuple(self), astuple(other)))
 
 
-# Merges the segments of the text index. Each large write adds segments, and a search reads all of
-# them: seven after an import of 10,000 widgets.
-OPTIMIZE_SEARCH_INDEX = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
-# Optimize it after a write of at least this many widgets.
-OPTIMIZE_AFTER = 1000
+def import_documents(
+    database: Database,
+    bundles: Bundles,
+    actor: Actor,
+    documents: CheckedDocuments,
+    on_progress: Callable[[int, int], None],
+    *,
+    others: Others | None = None,
+    sets_counts: bool = False,
+    dry_run: bool = False,
+) -> ImportReport:
+    """Add and update the widgets of the documents, a batch in each transaction, and record it.
 
-OTHER_WIDGETS = f"""
-{REMOVABLE_WIDGETS} WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
+    Versions whose bundles are here already are served from here.
+    Finally, remove the others. Raise TooLargeWidgetsError before anything is written if widgets
+    would become too large. on_progress gets the number of widgets written and their total.
+    """
+    others = others or Others([], {})
+    put = partial(_put_batch, others=others, sets_counts=sets_counts)
+    _check_sizes(database, actor, documents, put)
+    totals = {
+        "widgets": len(documents.sizes),
+        "versions": sum(each.versions for each in documents.sizes.values()),
+    }
+    report, files = ImportReport(), BundleFiles(database, bundles)
+    for batch in documents.batches(documents.sizes):
+        # The first change is recorded with the totals, so that the audit log has an entry for an
+        # import that is killed later.
+        is_recorded = report.added or report.changed
+        with files.locked(batch) as stored:
+            write = partial(
+                put, documents=batch, stored=stored, totals=None if is_recorded else totals
+            )
+            report += database.transact(write, actor, dry_run=dry_run)
+        on_progress(report.widgets, len(documents.sizes))
+    if dry_run:
+        return report
+    is_recorded = report.added or report.changed
+    remove_others(database, actor, others, totals=None if is_recorded else totals)
+    if report.added + report.changed >= MERGE_AFTER:
+        merge_search_index(database)
+    return report
+
+
+# The columns of a version whose texts can be long.
+VERSION_TEXTS = (
+    *("version", "bundle_url", "yanked_reason", "deprecation_message", "release_notes"),
+    *("display_name", "description", "icon", "sdk_version", "permissions", "license"),
+)
+
+# The JSON of a text has at most six bytes for each character, and the names and numbers of a
+# version at most 1024.
+STORED_SIZES = f"""
+SELECT scope || '/' || widget.name AS path, count(*) AS versions,
+    sum(1024 + 6 * ({
+    " + ".join(f"coalesce(length(version.{column}), 0)" for column in VERSION_TEXTS)
+})) AS size
+FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+CROSS JOIN version ON widget_id = widget.id GROUP BY widget.id
 """
 
 
-def import_documents(
-    database: Database,
-    actor: Actor,
-    batches: Iterable[Sequence[Document]],
-    *,
-    prune: bool = False,
-    dry_run: bool = False,
-) -> ImportReport:
-    """Add and update the widgets of all batches, and record it.
+def _find_stored_sizes(database: Database, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return the number of versions of these widgets, and more bytes than their JSON has."""
+    names = json.dumps([path.split("/") for path in paths])
+    rows = database.fetch(STORED_SIZES, {"names": names})
+    return {row["path"]: (row["versions"], row["size"]) for row in rows}
 
-    With prune, remove every widget and every version that is not in the documents.
+
+def _check_sizes(
+    database: Database, actor: Actor, documents: CheckedDocuments, put: "partial[ImportReport]"
+) -> None:
+    """Raise TooLargeWidgetsError if widgets would become too large.
+
+    Only those that might are written, each in a transaction that is rolled back.
     """
-    paths: list[str] = []
+    stored = _find_stored_sizes(database, documents.sizes)
+    suspects = []
+    for path, new in documents.sizes.items():
+        stored_versions, stored_size = stored.get(path, (0, 0))
+        versions = new.versions + stored_versions
+        size = new.size + stored_size + versions * new.added_size
+        if versions > MAX_VERSIONS or size > MAX_DOCUMENT_BYTES:
+            suspects.append(path)
+    problems: list[str] = []
+    for batch in documents.batches(suspects):
+        for document in batch:
+            try:
+                database.transact(partial(put, documents=[document]), actor, dry_run=True)
+            except TooLargeError as error:
+                problems.append(str(error))
+    if problems:
+        raise TooLargeWidgetsError(problems[:MAX_PROBLEMS])
 
-    def put_batch(transaction: Transaction, documents: Sequence[Document]) -> ImportReport:
-        # A cluster may run it again, and then a path is there twice.
-        paths.extend(document.path for document in documents if prune)
-        result = put_documents(transaction, documents, "import", removes_versions=prune)
-        return ImportReport(
-            len(documents),
-            sum(len(document.versions) for document in documents),
-            len(result.added),
-            len(result.changed),
-            removed_versions=len(result.others) if prune else 0,
-        )
 
-    finish = partial(_finish_import, paths=paths if prune else None)
-    reports = database.transact_each(batches, put_batch, finish, actor, dry_run=dry_run)
-    return sum(reports, ImportReport())
-
-
-def _finish_import(
-    transaction: Transaction, reports: Iterable[ImportReport], paths: list[str] | None
+def _put_batch(
+    transaction: Transaction,
+    documents: Sequence[Document],
+    *,
+    others: Others,
+    sets_counts: bool,
+    stored: Sequence[StoredBundle] = (),
+    totals: dict[str, int] | None = None,
 ) -> ImportReport:
-    """Remove the widgets at other paths, record the import, and optimize the search."""
-    report = sum(reports, ImportReport())
-    others = []
-    if paths is not None:
-        others = transaction.read(OTHER_WIDGETS, {"paths": json.dumps(paths)})
-    if others:
-        remove_widgets(transaction, "import", others)
-    if report.added or report.changed or others:
-        after = {"widgets": report.widgets, "versions": report.versions}
-        transaction.record("import", after=after)
-    if report.added + report.changed >= OPTIMIZE_AFTER:
-        transaction.execute(OPTIMIZE_SEARCH_INDEX)
-    return ImportReport(removed_widgets=len(others))
+    unregistered = find_unregistered(transaction, stored) if stored else []
+    result = put_documents(transaction, documents, "import", sets_counts=sets_counts)
+    register_bundles(transaction, unregistered)
+    # These widgets change too: another bundleUrl is shown, or versions will be removed.
+    changed = {f"{each.scope}/{each.name}" for each in unregistered} - result.added
+    changed |= result.changed
+    changed |= {each.path for each in documents if each.path in others.versions}
+    if totals and (result.added or changed):
+        transaction.record("import", after=totals)
+    return ImportReport(
+        len(documents),
+        sum(len(document.versions) for document in documents),
+        len(result.added),
+        len(changed),
+    )

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...changes import WidgetName
-from ...documents import Document, Row
-from ...semver_ranges import MAX_SAFE_INTEGER
+from ...domain.changes import WidgetName
+from ...domain.documents import Document, Row
+from ...domain.semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
-from .about import PUT_ABOUT, changed_columns, find_about
-from .imports import PutResult, put_documents
+from .about import changed_columns, find_about_rows, put_about
+from .documents import PutResult, put_documents
 from .moderation import REMOVABLE_WIDGETS, record_listing, remove_widgets
 
 PUT_MIRRORED = """
@@ -82,7 +82,7 @@ def put_upstream_documents(
     """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
 
     With each document comes what is recorded of the copy. Installs that were counted here are added
-    to the upstream's count, unless a document replaces a widget that was no copy: the count of that
+    to the upstream's count, unless a document replaces a local widget: the count of that
     one may include installs anywhere. Versions that are not in the document may be kept; then the
     copy has no ETag, so that every run compares it.
     """
@@ -97,7 +97,9 @@ def put_upstream_documents(
         documents.append(document._replace(widget=widget))
         if copy and copy.upstream_count != mirrored.upstream_count:
             counted.append(mirrored)
-    result = put_documents(transaction, documents, "mirror", removes_versions=removes_versions)
+    result = put_documents(
+        transaction, documents, "mirror", removes_versions=removes_versions, sets_counts=True
+    )
     put_upstream_counts(transaction, counted)
     incomplete = set() if removes_versions else {str(other.widget) for other in result.others}
     records = [
@@ -108,7 +110,7 @@ def put_upstream_documents(
         transaction, [each for each in records if copies.get(f"{each.scope}/{each.name}") != each]
     )
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    # What a document replaces was not deleted at the upstream.
+    # The versions of a local widget that is replaced never were at the upstream.
     others = [other for other in result.others if str(other.widget) in copies]
     return result._replace(changed=result.changed | counted_paths, others=others)
 
@@ -119,15 +121,16 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 """
 
 
-def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> None:
-    """Write what the upstream says about copies, if it differs."""
+def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> set[str]:
+    """Write the about of copies where it differs; return these copies as scope/name."""
     rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
-    stored = find_about(transaction, (row["id"] for row in rows))
+    stored = find_about_rows(transaction, (row["id"] for row in rows))
     named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]
     changed = [key for key, before in named if changed_columns(before, abouts[key])]
     if changed:
-        transaction.execute_many(PUT_ABOUT, [{**key._asdict(), **abouts[key]} for key in changed])
+        put_about(transaction, [{**key._asdict(), **abouts[key]} for key in changed])
         transaction.record("mirror", after={"described": len(changed)})
+    return set(map(str, changed))
 
 
 UNLIST = "UPDATE widget SET listed = 0 WHERE scope = :scope AND name = :name"
@@ -148,12 +151,6 @@ def unlist_gone(transaction: Transaction, widgets: Sequence[WidgetName]) -> None
 
 COPIES = f"{REMOVABLE_WIDGETS} JOIN mirrored ON widget_id = id"
 GONE_COPIES = f"{COPIES} WHERE gone AND NOT listed"
-COPIES_FROM = f"{COPIES} WHERE source = :source"
-RELEASE = "DELETE FROM mirrored WHERE source = :source"
-RELEASE_WIDGET = """
-DELETE FROM mirrored
-WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-"""
 
 
 def remove_gone(transaction: Transaction) -> int:
@@ -164,17 +161,101 @@ def remove_gone(transaction: Transaction) -> int:
     return len(rows)
 
 
-def release_copies(transaction: Transaction, source: str, *, delete: bool) -> int:
-    """Delete the copies from an upstream, or make them widgets of this catalog; return how many."""
+RELEASE_WIDGET = """
+DELETE FROM mirrored
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+"""
+
+
+def release_excluded(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
+    """Make copies local widgets, which are no longer refreshed."""
+    transaction.execute_many(RELEASE_WIDGET, [widget._asdict() for widget in widgets])
+    for widget in widgets:
+        transaction.record("mirror", widget, after={"excluded": True})
+
+
+class RememberedRun(NamedTuple):
+    """The state that a complete run stores for the next one."""
+
+    source: str
+    # The options as JSON.
+    options: str
+    position: str | None
+    # None keeps the time of an earlier run.
+    refreshed_at: str | None
+    error: str | None
+    # The time of publication of each version that is held back, by scope/name@version.
+    held_back: Mapping[str, str]
+
+
+REMEMBER_RUN = """
+INSERT INTO upstream (source, options, token, refreshed_at, last_error, held_back)
+SELECT :source, :options, :position, :refreshed_at, :error, :held_back WHERE true
+ON CONFLICT (source) DO UPDATE SET
+    (options, token, last_error, held_back)
+        = (excluded.options, excluded.token, excluded.last_error, excluded.held_back),
+    refreshed_at = coalesce(excluded.refreshed_at, refreshed_at)
+"""
+
+
+def remember_run(transaction: Transaction, run: RememberedRun) -> None:
+    """Store what the next run and `mirror status` need."""
+    held_back = json.dumps(run.held_back, ensure_ascii=False)
+    transaction.note(REMEMBER_RUN, {**run._asdict(), "held_back": held_back})
+
+
+REMEMBER_ERROR = "UPDATE upstream SET last_error = :error WHERE source = :source"
+
+
+def remember_error(transaction: Transaction, source: str, error: str) -> None:
+    """Store why a run ended early, if an earlier run has stored the upstream."""
+    transaction.note(REMEMBER_ERROR, {"source": source, "error": error})
+
+
+WITHOUT_COPIES = """
+SELECT source FROM upstream
+WHERE source <> :source AND source NOT IN (SELECT source FROM mirrored) ORDER BY source
+"""
+FORGET = "DELETE FROM upstream WHERE source = :source"
+
+
+def forget_without_copies(transaction: Transaction, source: str) -> list[str]:
+    """Forget all other upstreams that have no copies here, and return them."""
+    forgotten = [other for (other,) in transaction.read(WITHOUT_COPIES, {"source": source})]
+    for other in forgotten:
+        transaction.execute(FORGET, {"source": other})
+    return forgotten
+
+
+# Without ETag and position, the next run compares every copy with the new upstream.
+MOVE_COPIES = "UPDATE mirrored SET source = :new, etag = NULL WHERE source = :source"
+MOVE_UPSTREAM = "UPDATE upstream SET source = :new, token = NULL WHERE source = :source"
+COUNT_COPIES = "SELECT count(*) FROM mirrored WHERE source = :source"
+
+
+def move_upstream(transaction: Transaction, source: str, new: str) -> None:
+    """Let the copies and the options of an upstream belong to another URL."""
+    values = {"source": source, "new": new}
+    ((widgets,),) = transaction.read(COUNT_COPIES, {"source": source})
+    transaction.note(MOVE_COPIES, values)
+    transaction.note(MOVE_UPSTREAM, values)
+    transaction.record("mirror", after={"moved": source, "source": new, "widgets": widgets})
+
+
+COPIES_FROM = f"{COPIES} WHERE source = :source"
+RELEASE = "DELETE FROM mirrored WHERE source = :source"
+
+
+def forget_upstream(transaction: Transaction, source: str, *, delete: bool) -> tuple[int, int]:
+    """Forget an upstream, and delete its copies or make them local widgets.
+
+    Return the numbers of these widgets and of their versions.
+    """
     rows = transaction.read(COPIES_FROM, {"source": source})
     if delete and rows:
         remove_widgets(transaction, "mirror", rows)
     transaction.execute(RELEASE, {"source": source})
-    return len(rows)
-
-
-def release_excluded(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
-    """Make copies widgets of this catalog, which are no longer refreshed."""
-    transaction.execute_many(RELEASE_WIDGET, [widget._asdict() for widget in widgets])
-    for widget in widgets:
-        transaction.record("mirror", widget, after={"excluded": True})
+    transaction.execute(FORGET, {"source": source})
+    after = {"forgotten": source, "widgets": len(rows), "deleted": delete}
+    transaction.record("mirror", after=after)
+    return len(rows), sum(row["versions"] for row in rows)

@@ -1,4 +1,4 @@
-"""Changes of published widgets and versions, each with its record in audit.
+"""Changes of published widgets and versions, each with its entry in the audit log.
 
 Commands and the internal API call these functions, so that both have the same effect.
 """
@@ -8,25 +8,26 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...changes import Edited, Moderated, WidgetName
-from ...documents import ABOUT_KEYS, WIDGET_FIELDS, Row
-from ...manifests import check_new_picture
-from ...pictures import check_picture
-from ..bundles import Bundles
+from ...domain.changes import ChangedVersion, Edited, LatestVersions, Moderated, WidgetName
+from ...domain.documents import ABOUT_KEYS, WIDGET_FIELDS, Row
+from ...domain.manifests import check_new_picture
+from ...domain.pictures import check_picture
+from ..bundles.bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
-from ..read.json_sql import latest_version
-from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
-from .about import changed_columns, edit_about, find_about, picture_file, store_files
-from .lookup import (
+from ..read.json_sql import latest_versions
+from ..read.lookup import (
     SelectedVersions,
+    check_is_local,
     find_versions,
     get_widget,
-    refuse_copy,
     select_versions,
 )
+from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
+from .about import changed_columns, edit_about, find_about_rows, picture_file, store_files
+from .write_budget import WriteBudget
 
-# The columns of a version that can be changed, and their keys in the record.
+# The columns of a version that can be changed, and their keys in the audit log.
 STATE_KEYS = {
     "yanked": "yanked",
     "yanked_reason": "yankedReason",
@@ -88,38 +89,43 @@ def _set_states(
     def change(transaction: Transaction) -> list[Moderated]:
         selections = select_versions(transaction.read, targets)
         for each in selections:
-            refuse_copy(get_widget(transaction.read, each.widget))
-        return [_change_selected(transaction, action, each, new_state) for each in selections]
+            check_is_local(get_widget(transaction.read, each.widget))
+        budget = WriteBudget()
+        return [
+            _change_selected(transaction, action, each, new_state, budget) for each in selections
+        ]
 
     return database.transact(change, actor, dry_run=dry_run)
 
 
 def _change_selected(
-    transaction: Transaction, action: str, selection: SelectedVersions, new_state: NewState
+    transaction: Transaction,
+    action: str,
+    selection: SelectedVersions,
+    new_state: NewState,
+    budget: WriteBudget,
 ) -> Moderated:
-    """Write and record the new states of the selected versions that have another one."""
-    result = Moderated(
-        versions=[],
-        previousLatestVersion=latest_version(selection.versions),
-        latestVersion=None,
-    )
+    """Write and record the new state of each selected version whose state differs."""
+    changed: list[ChangedVersion] = []
     rows: dict[int, Row] = {}
     for row in selection.selected:
         state = new_state(row)
         before, after = version_state(row, state), version_state(state, state)
         target = selection.widget._replace(version=row["version"])
-        result["versions"].append({"version": str(target), "changed": before != after})
+        already = bool(before.get("yanked", before.get("deprecationMessage") is not None))
+        changed.append({"version": str(target), "changed": before != after, "already": already})
         if before != after:
+            budget.spend(before, after)
             rows[row["id"]] = {**row, **state}
             transaction.record(action, target, before=before, after=after)
     if rows:
         transaction.execute_many(SET_STATE, rows.values())
-    result["latestVersion"] = latest_version(rows.get(row["id"], row) for row in selection.versions)
-    return result
+    versions = [rows.get(row["id"], row) for row in selection.versions]
+    return Moderated(versions=changed, **latest_versions(selection.versions, versions))
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
-    """Return some of the columns of a version that can be changed, as the record has them."""
+    """Return some of the columns of a version that can be changed, as the audit log has them."""
     state = {key: row[column] for column, key in STATE_KEYS.items() if column in columns}
     return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 
@@ -136,7 +142,12 @@ WHERE id = :id
 
 
 def edit_widget(
-    database: Database, actor: Actor, target: WidgetName, changes: Mapping[str, Any]
+    database: Database,
+    actor: Actor,
+    target: WidgetName,
+    changes: Mapping[str, Any],
+    *,
+    dry_run: bool = False,
 ) -> Edited:
     """Set properties of a widget in one transaction: its description, listed, isOfficial, about.
 
@@ -146,16 +157,16 @@ def edit_widget(
     def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
         if changes.keys() != {"listed"}:
-            refuse_copy(row)
-        stored = find_about(transaction, [row["id"]]).get(row["id"])
-        if said := changed_columns(stored, changes):
-            edit_about(transaction, target, stored, said)
+            check_is_local(row)
+        stored = find_about_rows(transaction, [row["id"]]).get(row["id"])
+        if new_about := changed_columns(stored, changes):
+            edit_about(transaction, target, stored, new_about)
         fields = {key: value for key, value in changes.items() if key not in ABOUT_KEYS}
         new = {key: value for key, value in fields.items() if row[COLUMNS[key]] != value}
         if not new:
-            return {"widget": str(target), "changed": bool(said)}
+            return {"widget": str(target), "changed": bool(new_about)}
         after = {**row, **{COLUMNS[key]: value for key, value in new.items()}}
-        folded = folded_columns(after["display_name"], after["description"])
+        folded = folded_columns(after)
         transaction.execute(EDIT_WIDGET, {**after, **folded})
         if new.keys() & {*DESCRIPTION_KEYS}:
             before = {key: row[COLUMNS[key]] for key in DESCRIPTION_KEYS}
@@ -174,17 +185,29 @@ def edit_widget(
             )
         return {"widget": str(target), "changed": True}
 
-    return database.transact(change, actor)
+    return database.transact(change, actor, dry_run=dry_run)
 
 
-def set_picture(
-    database: Database, bundles: Bundles, actor: Actor, target: WidgetName, content: bytes
+def edit_with_picture(
+    database: Database,
+    bundles: Bundles,
+    actor: Actor,
+    target: WidgetName,
+    changes: Mapping[str, Any],
+    picture: bytes,
+    *,
+    dry_run: bool = False,
 ) -> Edited:
-    """Store a picture, and make it that of the widget; raise ChangeError if it is refused."""
-    picture = check_picture(check_new_picture(content))
-    get_widget(database.fetch, target)
-    with store_files(bundles, [picture_file(content)]):
-        return edit_widget(database, actor, target, {"picture": picture})
+    """Store a picture, and set it with other properties of a widget in one transaction.
+
+    Raise ChangeError if anything is refused; then no file is left.
+    """
+    all_changes = {**changes, "picture": check_picture(check_new_picture(picture))}
+    planned = edit_widget(database, actor, target, all_changes, dry_run=True)
+    if dry_run:
+        return planned
+    with store_files(bundles, [picture_file(picture)]):
+        return edit_widget(database, actor, target, all_changes)
 
 
 def record_listing(
@@ -195,28 +218,28 @@ def record_listing(
     transaction.record(action, target, **states)
 
 
-def delete(database: Database, actor: Actor, target: WidgetName) -> tuple[str | None, str | None]:
-    """Delete a version, or a widget with all its versions.
+def delete(database: Database, actor: Actor, target: WidgetName) -> LatestVersions:
+    """Delete a version, or a widget with all its versions."""
 
-    Return the latest version before and after it.
-    """
-
-    def change(transaction: Transaction) -> tuple[str | None, str | None]:
+    def change(transaction: Transaction) -> LatestVersions:
         row = get_widget(transaction.read, target)
         versions = find_versions(transaction.read, target)
-        latest = latest_version(versions)
         if target.version is None:
             remove_widgets(transaction, "delete", [{**row, "versions": len(versions)}])
-            return latest, None
+            return latest_versions(versions, [])
         ((_, _, selected),) = select_versions(transaction.read, [target])
-        remove_versions(transaction, "delete", target, selected)
+        budget = WriteBudget()
+        for each in selected:
+            budget.spend(version_state(each, STATE_KEYS))
+        removed = {target._replace(version=each["version"]): each for each in selected}
+        remove_versions(transaction, "delete", removed)
         ids = {each["id"] for each in selected}
-        return latest, latest_version(each for each in versions if each["id"] not in ids)
+        return latest_versions(versions, [each for each in versions if each["id"] not in ids])
 
     return database.transact(change, actor)
 
 
-# The rows for remove_widgets().
+# remove_widgets() takes these rows.
 REMOVABLE_WIDGETS = """
 SELECT id, scope, name, listed, download_count,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
@@ -224,6 +247,11 @@ FROM widget
 """
 REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:ids))"
 REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
+# Without its ETag, the next run of the mirror fetches a copy again and restores it.
+FORGET_ETAGS = """
+UPDATE mirrored SET etag = NULL WHERE widget_id IN (
+    SELECT widget_id FROM version WHERE id IN (SELECT value FROM json_each(:ids)))
+"""
 
 
 def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -> None:
@@ -240,11 +268,14 @@ def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -
 
 
 def remove_versions(
-    transaction: Transaction, action: str, widget: WidgetName, rows: Sequence[Any]
+    transaction: Transaction, action: str, versions: Mapping[WidgetName, Any]
 ) -> None:
-    """Delete versions of a widget."""
-    for row in rows:
+    """Delete versions, which are given with their rows."""
+    for version, row in versions.items():
         before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
-        transaction.record(action, widget._replace(version=row["version"]), before=before)
-    transaction.execute(REMOVE_VERSIONS, {"ids": json.dumps([row["id"] for row in rows])})
+        transaction.record(action, version, before=before)
+    ids = {"ids": json.dumps([row["id"] for row in versions.values()])}
+    if action != "mirror":
+        transaction.execute(FORGET_ETAGS, ids)
+    transaction.execute(REMOVE_VERSIONS, ids)
     transaction.execute(REMOVE_UNUSED_RANGES)

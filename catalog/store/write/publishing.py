@@ -5,18 +5,18 @@ Commands and the internal API call publish(), so that both have the same effect.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from ...changes import (
-    ChangeError,
+from ...domain.changes import (
     ConflictError,
     NewVersion,
     Published,
     WidgetName,
+    already_published,
 )
-from ...documents import (
+from ...domain.documents import (
     VERSION_FIELDS,
     WIDGET_FIELDS,
     Document,
@@ -25,26 +25,26 @@ from ...documents import (
     version_json,
     widget_json,
 )
-from ...manifests import build_document, find_warnings
+from ...domain.manifests import build_document, find_warnings
+from ...domain.validators import check_identifier
 from ...settings import served_url_template
-from ...text import is_mistakable, quoted, without_separators
-from ...validators import check_identifier
-from ..bundles import Bundles
+from ..bundles.bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
-from ..schema.sdk_intervals import sdk_intervals
+from ..read.json_sql import latest_versions
+from ..read.lookup import check_is_local, find_versions, find_widget
 from .about import (
     NOTHING,
     NewFile,
     changed_columns,
     edit_about,
-    find_about,
+    find_about_rows,
     picture_file,
     store_files,
 )
-from .held_bundles import bundle_path, held_bundles, hold_bundles
-from .imports import put_documents, version_rows, widget_row
-from .lookup import Read, find_versions, find_widget, refuse_copy
+from .documents import put_documents, version_rows, widget_row
+from .publish_warnings import find_mistakable_names, find_order_warnings
+from .stored_bundles import bundle_path, register_bundles, stored_bundles
 
 
 def publish(
@@ -56,57 +56,63 @@ def publish(
     *,
     dry_run: bool,
 ) -> Published:
-    """Add a version, and store its bundle if its content is given; the same one changes nothing.
+    """Add a version, and store its bundle if its content is given.
 
-    Raise DocumentError if the manifest is invalid, ConflictError if the version is stored, or was
-    deleted, with other content.
+    If the version exists with the same content, nothing about its widget changes, and its bundle
+    stays where it is unless new.stores_again is true. Raise
+    DocumentError if the manifest is invalid, ConflictError if the widget is a copy, or if the
+    version exists, or was deleted, with other content.
     """
     given_url = new.url_template or settings["BUNDLE_URL"]
     url = given_url or (None if new.content is None else served_url_template(settings))
-    # Every name is compared, so not while other writes wait.
+    # This compares every name, so it runs before the transaction, for which other writes wait.
     name = _manifest_widget(new.manifest)
-    mistakable = _mistakable_names(database.fetch, name) if name else []
+    mistakable = find_mistakable_names(database.fetch, name) if name else []
 
     def put(transaction: Transaction) -> Published:
         widget = find_widget(transaction.read, name.scope, name.name) if name else None
         display_name = widget["display_name"] if widget else None
         document = build_document(new, url, display_name)
-        if not new.bundle.size:
-            raise ChangeError(f"{new.bundle.label} is empty.")
+        new.bundle.check_size()
         if widget:
             kept = {field.column: widget[field.column] for field in WIDGET_FIELDS}
             document = document._replace(widget={**document.widget, **kept})
-        stored = find_published(transaction, document, compare_url=bool(given_url))
-        said = find_about(transaction, [widget["id"]]).get(widget["id"]) if widget else None
-        # What the publication does not bring stays.
-        brought = {key: text for key, text in (document.about or {}).items() if text is not None}
+            check_is_local(widget)
+        stored = find_published(transaction, document, compare_url=bool(new.url_template))
+        if stored is None:
+            new.bundle.check_content()
+        about = find_about_rows(transaction, [widget["id"]]).get(widget["id"]) if widget else None
         result = _put(transaction, new, document._replace(about=None), widget, stored)
-        if changes := changed_columns(said, brought):
-            edit_about(transaction, WidgetName(*document.path.split("/")), said, changes)
-        if result["published"]:
-            result["warnings"] += [] if widget else mistakable
-        if result["published"] and dry_run:
+        if not result["published"]:
+            return result
+        # Fields that the publication omits keep their value.
+        new_about = {key: text for key, text in (document.about or {}).items() if text is not None}
+        if changes := changed_columns(about, new_about):
+            edit_about(transaction, WidgetName(*document.path.split("/")), about, changes)
+        result["warnings"] += [] if widget else mistakable
+        if dry_run:
             planned = json.loads(widget["json"]) if widget else widget_json(widget_row(document))
-            about = about_json({**(said or NOTHING), **brought})
+            planned_about = about_json({**(about or NOTHING), **new_about})
             result["document"] = {
                 "widget": planned,
                 "versions": [version_json(document.versions[0])],
-                **({"about": about} if about else {}),
+                **({"about": planned_about} if planned_about else {}),
             }
         return result
 
     if dry_run or (new.content is None and new.picture is None):
         return database.transact(put, actor, dry_run=dry_run)
     # A version that is refused leaves no bundle.
-    database.transact(put, actor, dry_run=True)
-    with store_files(bundles, _new_files(new)):
+    planned = database.transact(put, actor, dry_run=True)
+    with store_files(bundles, _new_files(new, planned)):
         return database.transact(put, actor)
 
 
-def _new_files(new: NewVersion) -> Iterator[NewFile]:
-    if new.content is not None:
-        yield NewFile(new.bundle.sha256, new.bundle.size, new.content)
-    if new.picture is not None:
+def _new_files(new: NewVersion, planned: Published) -> Iterator[NewFile]:
+    """Return the files to store: the bundle and, only for a new version, the picture."""
+    if new.content is not None and planned["stored"]:
+        yield NewFile(new.bundle.sha256, new.bundle.size, new.content, is_bundle=True)
+    if new.picture is not None and planned["published"]:
         yield picture_file(new.picture)
 
 
@@ -118,7 +124,7 @@ def _manifest_widget(manifest: Any) -> WidgetName | None:
         return None
 
 
-# What orders versions; the greatest is the newest.
+# The sort key of versions; the greatest is the newest.
 NEWNESS = itemgetter("published_at", "precedence", "version")
 
 
@@ -134,103 +140,42 @@ def _put(
     target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
     available = [row for row in versions if not row["yanked"]]
-    before = available[0]["version"] if available else None
-    is_latest = stored is None and not (available and NEWNESS(available[0]) > NEWNESS(version))
+    after: list[Any] = [*available, *([] if stored else [version])]
+    after.sort(key=NEWNESS, reverse=True)
     official = new.manifest.get("isOfficial")
     result = Published(
         version=str(target),
         published=stored is None,
-        stored=new.content is not None,
+        message=None if stored is None else already_published(str(target)),
+        stored=new.content is not None
+        and (stored is None or stored["bundle_path"] is not None or new.stores_again),
         warnings=[],
         isUnlisted=widget is not None and not widget["listed"],
         isOfficialIgnored=widget is not None and official not in (None, widget["is_official"]),
-        previousLatestVersion=before,
-        latestVersion=target.version if is_latest else before,
+        **latest_versions(available, after),
         document=None,
     )
     if stored is None:
-        if widget:
-            refuse_copy(widget)
         result["warnings"] += find_warnings(document, is_new_widget=widget is None)
-        result["warnings"] += _order_warnings(target, version, available)
-        _add(transaction, target, document, holds=result["stored"])
+        result["warnings"] += find_order_warnings(target, version, available)
+        _add(transaction, target, document, stored=result["stored"])
     elif result["stored"]:
-        _hold_again(transaction, document, target, stored["bundle_path"])
+        _register_again(transaction, document, target, stored["bundle_path"])
     return result
 
 
-def _add(transaction: Transaction, target: WidgetName, document: Document, *, holds: bool) -> None:
+def _add(transaction: Transaction, target: WidgetName, document: Document, *, stored: bool) -> None:
     put_documents(transaction, [document])
-    if holds:
-        hold_bundles(transaction, held_bundles(document))
+    if stored:
+        register_bundles(transaction, stored_bundles(document))
     (version,) = document.versions
     after = {
         "bundleUrl": version["bundle_url"],
         "bundleSize": version["bundle_size"],
         "sha256Hash": version["sha256_hash"],
-        "stored": holds,
+        "stored": stored,
     }
     transaction.record("publish", target, after=after)
-
-
-def _order_warnings(
-    target: WidgetName, version: Row, available: Sequence[sqlite3.Row]
-) -> Iterator[str]:
-    """Return what surprises people who expect the highest version to be the latest.
-
-    The available versions are not yanked, and the first of them is the latest.
-    """
-    if not available:
-        return
-    latest = available[0]
-    if latest["published_at"] > version["published_at"]:
-        yield (
-            f"{target.widget}@{latest['version']} has the publishedAt {latest['published_at']}, in "
-            "the future, and stays the latest version until then"
-        )
-        return
-    highest = max(available, key=itemgetter("precedence"))
-    if highest["precedence"] <= version["precedence"]:
-        return
-    yield (
-        f"{highest['version']} is higher; dashboards now get {target.version}, because the latest "
-        "is the one published last"
-    )
-    if highest is latest and _admits_more(highest["sdk_version"], version["sdk_version"]):
-        yield (
-            f"dashboards that send a compatSdk of {highest['sdk_version']} still get "
-            f"{highest['version']}"
-        )
-
-
-def _admits_more(range_: str, other: str) -> bool:
-    """Return whether a range admits an SDK that the other one does not."""
-    intervals = sdk_intervals(other)
-    return any(
-        not any(begin <= low and high <= end for begin, end in intervals)
-        for low, high in sdk_intervals(range_)
-    )
-
-
-# Folding can change the length of names with other characters than ASCII.
-SIMILAR_NAMES = """
-SELECT scope, name FROM listing
-WHERE scope <> :scope AND (
-    length(CAST(name AS BLOB)) > length(name)
-    OR length(replace(replace(replace(replace(name, '-', ''), '_', ''), '.', ''), ' ', ''))
-        BETWEEN :length - 1 AND :length + 1)
-ORDER BY scope, name
-"""
-
-
-def _mistakable_names(read: Read, new: WidgetName) -> list[str]:
-    """Return a warning if widgets of other scopes have names that look like that of a new one."""
-    if find_widget(read, new.scope, new.name):
-        return []
-    rows = read(SIMILAR_NAMES, {"scope": new.scope, "length": len(without_separators(new.name))})
-    names = [WidgetName(*row) for row in rows if is_mistakable(row["name"], new.name)]
-    shown = ", ".join(map(str, names[:3]))
-    return [f"name {quoted(new.name)} can be mistaken for {shown}"] if names else []
 
 
 STORED_VERSION = """
@@ -270,7 +215,7 @@ def find_published(
     return rows[0]
 
 
-# Columns that other commands change, and the time of publishing.
+# Other commands change these columns, and the time of publishing differs.
 MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
 SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
 KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
@@ -284,14 +229,14 @@ def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool)
     )
 
 
-def _hold_again(
+def _register_again(
     transaction: Transaction, document: Document, target: WidgetName, before: str | None
 ) -> None:
     """Make clients load the bundle of a stored version from here, unless they do."""
-    (held,) = held_bundles(document)
-    path = bundle_path(held)
+    (bundle,) = stored_bundles(document)
+    path = bundle_path(bundle)
     if before != path:
-        hold_bundles(transaction, [held])
+        register_bundles(transaction, [bundle])
         transaction.record(
             "store", target, before={"bundlePath": before}, after={"bundlePath": path}
         )

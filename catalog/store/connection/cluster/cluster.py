@@ -14,23 +14,31 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ....atomic_files import scratch_directory
-from ....text import path_text
+from ....system.atomic_files import scratch_directory
+from ....system.paths import path_text
 from ...schema.migrations import rebuild_tables
 from ...schema.schema import SCHEMA_VERSION, Statement
-from ..content import check_schema, replace_content
-from ..database import COUNT_INSTALL, Database
-from ..sqlite import DatabaseError, ReplicaBehindError, WouldBlock, connect
-from ..transaction import Actor, Transaction
+from ..database import Database
+from ..lifecycle import check_schema, replace_content
+from ..revision import Revision, find_revision, read_revision
+from ..sqlite import (
+    DatabaseError,
+    DeadlineExceeded,
+    OutcomeUnknownError,
+    ReplicaBehindError,
+    WouldBlock,
+    connect,
+)
+from ..transaction import Actor, Transaction, Values
 from .collected import CollectedTransaction
 from .node_file import READ_ONLY, NodeFile
-from .rqlite_http import Node, NotDoneError, OutcomeUnknownError, Revision, select_revision
+from .rqlite_http import Node, NotDoneError
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
@@ -55,7 +63,6 @@ GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
 T = TypeVar("T")
-P = TypeVar("P")
 
 logger = logging.getLogger(__name__)
 
@@ -64,21 +71,24 @@ class Cluster(NodeFile):
     """The catalog of a cluster, by the node on this machine."""
 
     is_cluster = True
-    # A transaction delays installs by about the time that this many widgets take: 0.2 seconds.
-    part_size = 100
     # With one thread, a follower acknowledged 13 installs per second; with 16 it is over 300.
     writer_threads = 16
 
     def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
         super().__init__(path, **options)
         self.node = node
-        # Whether the last write found a leader. While none does, a write is not sent again.
+        # Whether the last write found a leader. If it did not, the next write is not retried.
         self._has_leader = True
 
     @property
     def scratch_parent(self) -> Path:
         """The directory for temporary files: only the node writes beside its file."""
         return Path(tempfile.gettempdir())
+
+    def close(self) -> None:
+        """Close the connections to the file and to the node; the next use opens new ones."""
+        super().close()
+        self.node.close()
 
     def transact(
         self,
@@ -94,7 +104,7 @@ class Cluster(NodeFile):
         """
         for _ in range(MAX_ATTEMPTS):
             with self.read() as connection:
-                (content,) = connection.execute("SELECT content FROM revision").fetchone()
+                content = read_revision(connection).content
                 transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
                 is_changed = transaction.finish()
@@ -110,39 +120,11 @@ class Cluster(NodeFile):
                 self._wait_for(self.node.leader_revision(), APPLY_TIMEOUT)
         raise DatabaseError("The catalog is changed again and again; try again.")
 
-    def transact_each(
-        self,
-        parts: Iterable[P],
-        function: Callable[[Transaction, P], T],
-        last: Callable[[Transaction, list[T]], T],
-        actor: Actor | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> list[T]:
-        """Run the functions, for each part in a transaction of its own; return the results."""
-        results: list[T] = []
-
-        def run(step: Callable[[Transaction, Any], T], value: object) -> None:
-            result = self.transact(lambda each: step(each, value), actor, dry_run=dry_run)
-            results.append(result)
-
-        try:
-            for part in parts:
-                run(function, part)
-            run(last, results)
-        except DatabaseError as error:
-            if not results or dry_run:
-                raise
-            done = f"Only the first {len(results)} parts were surely written; run it again."
-            raise DatabaseError(f"{error} {done}") from error
-        return results
-
-    def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
-        """Count one install on the day, as today() returns it; return False if it has no widget."""
-        values = {"scope": scope, "name": name, "day": day, "version": version}
+    def execute(self, sql: str, values: Values) -> int:
+        """Run one statement that writes and commits; return the number of rows that it changed."""
         with self.write_counts.count():
-            first, *_ = self._send([(COUNT_INSTALL, values)])
-        return first > 0
+            count, *_ = self._send([(sql, values)])
+        return count
 
     def _send(self, statements: Sequence[Statement]) -> list[int]:
         """Run the statements as one transaction; return the rows each changed.
@@ -183,9 +165,10 @@ class Cluster(NodeFile):
         return True
 
     def _has_reached(self, revision: Revision) -> bool:
+        # A write that was done is acknowledged, even if this thread has no more time to read.
         try:
             local = self.revision()
-        except DatabaseError:
+        except (DatabaseError, DeadlineExceeded):
             return False
         return local is not None and local.has_reached(revision)
 
@@ -254,7 +237,8 @@ class Cluster(NodeFile):
 
     def check_writes(self) -> None:
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
-        if self.deadline.on_io_thread:
+        # Without a leader, the node responds only after seconds.
+        if not self.deadline.may_wait:
             raise WouldBlock
         if not self._wait_for(self.node.leader_revision(), CHECK_TIMEOUT):
             raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
@@ -274,7 +258,7 @@ class Cluster(NodeFile):
         with self._copy_local() as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            if select_revision(copy) != self.node.leader_revision():
+            if find_revision(copy) != self.node.leader_revision():
                 raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
             copy.execute("BEGIN")
             rebuild_tables(copy)
@@ -284,11 +268,11 @@ class Cluster(NodeFile):
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another file: see content.py."""
+        """Replace the catalog by that of another file: see lifecycle.py."""
         # The local file may lack that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
-            copied = select_revision(copy)
+            copied = find_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
             if copied and copied != self.node.leader_revision():
                 raise DatabaseError("The catalog was changed at the same time; nothing was done.")
@@ -303,9 +287,9 @@ class Cluster(NodeFile):
             raise DatabaseError(
                 f"The catalog has {len(content)} bytes, and a cluster loads at most {MAX_LOADED}. "
                 "Start one new node, load the file with /boot, and let the others join it: see "
-                "docs/cluster.md."
+                "docs/operate/cluster.md."
             )
-        revision = select_revision(source)
+        revision = find_revision(source)
         self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))
         if revision and not self._wait_for(revision, COMMAND_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")

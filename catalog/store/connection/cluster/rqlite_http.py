@@ -1,30 +1,28 @@
 """HTTP requests to the rqlite node on this machine, and what their errors mean for a write.
 
-A failed write is either surely not done (NotDoneError), so it may be sent again, or its outcome is
-unknown (OutcomeUnknownError), so it must not be: an install would be counted twice.
+A failed write was either certainly not carried out (NotDoneError), so it may be sent again, or its
+outcome is unknown (OutcomeUnknownError), so it must not be: an install would be counted twice. A
+failed read changes nothing, so it is always a NotDoneError.
 """
 
 import json
 import re
 import sqlite3
-import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
-from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
-
+from ....system.http_client import HttpClient, Response
+from ....system.http_connections import TransferError
 from ...schema.derived import raise_if_too_large
 from ...schema.schema import Statement
-from ..sqlite import DatabaseError
+from ..revision import SELECT_REVISION, Revision
+from ..sqlite import DatabaseError, OutcomeUnknownError
 
 CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds
-# Connections that are kept for the next requests.
-IDLE_CONNECTIONS = 32
 
 # Errors of rqlite and of its Raft library for a request that did not reach the log of a leader. A
 # node that forwards a request to the leader puts other text before them.
@@ -37,38 +35,14 @@ NOT_DONE = re.compile(
 
 
 class NotDoneError(DatabaseError):
-    """The request was surely not carried out; it may be sent again."""
+    """The request was certainly not carried out; it may be sent again."""
 
 
-class OutcomeUnknownError(DatabaseError):
-    """The request may have been carried out, so it must not be sent again."""
-
-
-class Revision(NamedTuple):
-    """The revision of the catalog, as in the table revision; both numbers only grow."""
-
-    content: int
-    downloads: int
-
-    def has_reached(self, other: "Revision") -> bool:
-        """Return whether the other revision is not newer than this one."""
-        return self.content >= other.content and self.downloads >= other.downloads
-
-
-SELECT_REVISION = "SELECT content, downloads FROM revision"
-# It changes nothing. Only a statement with RETURNING can return a row to /db/execute.
+# A no-op update: only a statement with RETURNING can return a row to /db/execute.
 RETURN_REVISION = "UPDATE revision SET id = id RETURNING content, downloads"
 SELECT_SETTINGS = """
 SELECT foreign_keys, file FROM pragma_foreign_keys, pragma_database_list WHERE name = 'main'
 """
-
-
-def select_revision(connection: sqlite3.Connection) -> Revision | None:
-    """Return the revision of a catalog; None if the database is not a catalog."""
-    try:
-        return Revision(*connection.execute(SELECT_REVISION).fetchone())
-    except sqlite3.Error:
-        return None
 
 
 class Node:
@@ -80,7 +54,13 @@ class Node:
         self._headers = {}
         if user:
             self._headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
-        self._pool = PoolManager(maxsize=IDLE_CONNECTIONS, ca_certs=ca or None, retries=False)
+        self._client = HttpClient(
+            self.url, ca or None, seconds=2 * QUERY_TIMEOUT, connect_seconds=CONNECT_TIMEOUT
+        )
+
+    def close(self) -> None:
+        """Close the idle connections to the node; the next request opens new ones."""
+        self._client.close()
 
     def execute(
         self, statements: Sequence[Statement], timeout: float
@@ -89,8 +69,8 @@ class Node:
         body = json.dumps([*statements, (RETURN_REVISION, {})]).encode()
         # No statement calls RANDOM() or asks for the time, so none needs to be rewritten.
         path = f"/db/execute?transaction&norwrandom&norwtime&timeout={timeout:.3f}s"
-        with self._expecting_rqlite():
-            results = self._read(self._request(path, body, timeout))["results"]
+        with self._expecting_rqlite(OutcomeUnknownError):
+            results = self._read(self._request(path, body, seconds=timeout))["results"]
             for result in results:
                 if "error" in result:
                     raise statement_error(result["error"])
@@ -101,8 +81,8 @@ class Node:
     def load(self, database: bytes, timeout: float) -> None:
         """Replace the content of the whole cluster by an SQLite file."""
         path = f"/db/load?timeout={timeout:.3f}s"
-        with self._expecting_rqlite():
-            self._read(self._request(path, database, timeout, "octet-stream"))
+        with self._expecting_rqlite(OutcomeUnknownError):
+            self._read(self._request(path, database, "octet-stream", seconds=timeout))
 
     def leader_revision(self) -> Revision | None:
         """Return the revision of the leader, None without a catalog; raise without a leader."""
@@ -124,10 +104,10 @@ class Node:
 
     def check_ready(self) -> None:
         """Raise NotDoneError, with what is missing, until the node has applied what was written."""
-        response = self._request("/readyz?sync&timeout=1s", None, 2 * QUERY_TIMEOUT)
+        response = self._request("/readyz?sync&timeout=1s")
         if response.status != 200:
             # One line for each part, such as "[+]node ok"; another server may send a page.
-            parts = response.data[:500].decode("utf-8", "replace").replace("[+]", "").split("\n")
+            parts = response.body[:500].decode("utf-8", "replace").replace("[+]", "").split("\n")
             raise NotDoneError(f"{self.url} is not ready: {', '.join(filter(None, parts))}.")
 
     def _query(self, sql: str, level: str) -> list[Any]:
@@ -136,23 +116,22 @@ class Node:
         return results
 
     def _get(self, path: str) -> Any:
-        """Return the JSON of a GET request."""
-        return self._read(self._request(path, None, 2 * QUERY_TIMEOUT))
+        """Return the JSON of a GET request; raise NotDoneError if it fails."""
+        try:
+            return self._read(self._request(path))
+        except OutcomeUnknownError as error:
+            raise NotDoneError(str(error)) from error
 
     def _request(
-        self, path: str, body: bytes | None, timeout: float, kind: str = "json"
-    ) -> BaseHTTPResponse:
+        self, path: str, body: bytes | None = None, kind: str = "json", *, seconds: float = 0
+    ) -> Response:
+        """Send a POST if there is a body, else a GET; 0 seconds stands for the default timeout."""
+        method = "GET" if body is None else "POST"
+        headers = {**self._headers, "Content-Type": f"application/{kind}"}
         try:
-            response = self._pool.request(
-                "GET" if body is None else "POST",
-                self.url + path,
-                body=body,
-                headers={**self._headers, "Content-Type": f"application/{kind}"},
-                timeout=Timeout(connect=min(CONNECT_TIMEOUT, timeout), read=timeout),
-                redirect=False,
-            )
-        except HTTPError as error:
-            if is_unsent(error):
+            response = self._client.request(method, path, headers, body, seconds=seconds)
+        except TransferError as error:
+            if error.is_unsent:
                 raise NotDoneError(f"{self.url} cannot be reached.") from error
             raise OutcomeUnknownError(f"{self.url} did not respond.") from error
         if response.status == 401:
@@ -161,9 +140,9 @@ class Node:
             )
         return response
 
-    def _read(self, response: BaseHTTPResponse) -> Any:
+    def _read(self, response: Response) -> Any:
         """Return the JSON of a response; raise if the node did not carry out the request."""
-        message = response.data.decode("utf-8", "replace").strip()
+        message = response.body.decode("utf-8", "replace").strip()
         if response.status == 200:
             content = json.loads(message)
             message = content.get("error")
@@ -173,29 +152,25 @@ class Node:
         raise kind(f"{self.url} responded: {message[:500]}.")
 
     @contextmanager
-    def _expecting_rqlite(self) -> Iterator[None]:
-        """Raise OutcomeUnknownError if the response that is read in the block is not of rqlite."""
+    def _expecting_rqlite(self, kind: type[DatabaseError] = NotDoneError) -> Iterator[None]:
+        """Raise an error of this kind if the response in the block does not come from rqlite."""
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             message = "did not respond as rqlite does; CATALOG_RQLITE must be the URL of a node"
-            raise OutcomeUnknownError(f"{self.url} {message}.") from error
+            raise kind(f"{self.url} {message}.") from error
 
 
 def describe_node(entry: dict[str, Any]) -> dict[str, Any]:
     """Return what is printed of a node, from what rqlite says about it."""
     role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
-    # A node that cannot be reached has only the address for Raft.
-    address = entry.get("api_addr") or entry["addr"]
-    return {"id": entry["id"], "address": address, "role": role, "reachable": entry["reachable"]}
-
-
-def is_unsent(error: HTTPError) -> bool:
-    """Return whether the error happened before the request was sent."""
-    if isinstance(error, SSLError):
-        # Other errors of TLS can also happen while the response is read.
-        return isinstance(error.args[0], ssl.SSLCertVerificationError)
-    return isinstance(error, (ConnectTimeoutError, NewConnectionError))
+    # The address of the HTTP API may be a loopback address. Other nodes use the Raft address.
+    return {
+        "id": entry["id"],
+        "address": entry["addr"],
+        "role": role,
+        "reachable": entry["reachable"],
+    }
 
 
 def statement_error(message: str) -> Exception:

@@ -1,0 +1,1 @@
+"""The internal API: requests with a token that change the catalog."""

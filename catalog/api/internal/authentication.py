@@ -1,0 +1,153 @@
+"""The token of a request to an internal path, and the limit of failed attempts.
+
+A valid token is always accepted: its check is one hash and one lookup, so no number of wrong
+tokens, from the same proxy or elsewhere, locks out its holder. Only failures are limited: after
+MAX_FAILURES from one address, or MAX_ALL_FAILURES in total, within a minute, further failures get
+429 instead of 401.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+
+from flask import Response, abort, current_app, g, jsonify, request
+from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
+
+from ...domain.changes import ChangeError, ConflictError, MissingError, MissingWidgetError
+from ...domain.documents import DocumentError
+from ...domain.messages import quoted
+from ...domain.permissions import NEEDS_SESSION, bearer_token, find_requirement
+from ...domain.timestamps import now
+from ...store.connection.database import Database
+from ...store.connection.sqlite import DatabaseError
+from ...store.read.suggestions import did_you_mean
+from ...store.read.tokens import Token, find_token, has_tokens
+from ...store.write.tokens import note_use
+
+View = Callable[..., Response]
+
+WINDOW = 60  # seconds
+MAX_FAILURES = 30
+MAX_ALL_FAILURES = 1000
+
+
+class FailedAttempts:
+    """The failed attempts of the current minute, by address and in total."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+        self._total = 0
+        self._window_end = 0.0
+
+    def add(self, address: str) -> float:
+        """Count a failure; return how many seconds the limit still applies, 0 if it does not."""
+        now = self._clock()
+        with self._lock:
+            if now >= self._window_end:
+                self._counts.clear()
+                self._total, self._window_end = 0, now + WINDOW
+            self._total += 1
+            # Stop counting addresses here, so that the table has at most MAX_ALL_FAILURES entries.
+            if self._total > MAX_ALL_FAILURES:
+                return self._window_end - now
+            count = self._counts[address] = self._counts.get(address, 0) + 1
+            return self._window_end - now if count > MAX_FAILURES else 0
+
+
+def authenticate() -> Response | None:
+    """Put the valid token of the request into g; return an error response if there is none."""
+    text = bearer_token(request.headers.get("Authorization", ""))
+    if text is None:
+        return unauthorized()
+    database: Database = current_app.extensions["database"]
+    token = find_token(database, text)
+    refusal = token.refusal(now()) if token else NEEDS_SESSION
+    if token is None or refusal:
+        count_failure()
+        return unauthorized(refusal or NEEDS_SESSION)
+    # A full disk or a locked file must not keep an administrator from reading the audit log.
+    with suppress(DatabaseError, sqlite3.Error):
+        note_use(database, token)
+    g.token = token
+    return None
+
+
+def count_failure() -> None:
+    """Count a failed attempt; respond 429 if there are too many from this address or in total."""
+    attempts: FailedAttempts = current_app.extensions["failed_attempts"]
+    seconds = attempts.add(request.remote_addr or "")
+    # In a catalog without tokens and trusts there is nothing to guess.
+    if seconds and has_tokens(current_app.extensions["database"]):
+        raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
+
+
+def unauthorized(message: str = NEEDS_SESSION) -> Response:
+    """Return the response to a request without a valid token."""
+    response = jsonify(error=message)
+    response.status_code = 401
+    response.headers["WWW-Authenticate"] = 'Session realm="internal"'
+    return response
+
+
+def authorized(view: View) -> View:
+    """Call a view with the token of the request, if the token permits the request.
+
+    Set g.dry_run. A change that the view refuses gets the status that belongs to the reason.
+    """
+
+    @wraps(view)
+    def checked(**arguments: str) -> Response:
+        token: Token = g.token
+        needed = find_requirement(request.method.replace("HEAD", "GET"), request.path)
+        # A route that is missing from the table of requirements responds 404, whatever the token.
+        if needed is None:
+            abort(404)
+        if missing := token.access.find_missing(needed):
+            abort(403, f"The {token.title} {missing}.")
+        g.dry_run = parse_boolean("dryRun")
+        with error_statuses():
+            return view(token, **arguments)
+
+    return checked
+
+
+def check_official(token: Token) -> None:
+    """Respond 403 unless the token may mark widgets as official."""
+    if not token.access.is_admin:
+        abort(403, f"The {token.title} needs the permission admin for isOfficial.")
+
+
+def parse_boolean(name: str) -> bool:
+    """Return a query parameter; respond 400 if it is neither true nor false, or repeated."""
+    values = request.args.getlist(name) or ["false"]
+    if len(values) > 1 or values[0].lower() not in ("true", "false"):
+        abort(400, f"{name} must be true or false, not {quoted('&'.join(values))}.")
+    return values[0].lower() == "true"
+
+
+@contextmanager
+def error_statuses() -> Iterator[None]:
+    """Respond to a refused change with the status that belongs to the reason."""
+    try:
+        yield
+    except MissingWidgetError as error:
+        database: Database = current_app.extensions["database"]
+        near = did_you_mean(database.reader(), error.widget.scope, error.widget.name)
+        abort(404, f"{error}{near}")
+    except MissingError as error:
+        abort(404, str(error))
+    except ConflictError as error:
+        abort(409, str(error))
+    except (ChangeError, DocumentError) as error:
+        abort(400, str(error))
+    except TimeoutError:
+        message = "A command on the server is storing bundles."
+        raise ServiceUnavailable(message, retry_after=10) from None
+    except OSError as error:
+        current_app.logger.error("Cannot store a bundle: %s", error)
+        raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error

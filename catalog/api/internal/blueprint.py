@@ -1,0 +1,59 @@
+"""The internal paths: all of /api/* that is not public.
+
+Without a token every internal path is 401, whether or not it exists, except POST /api/session,
+which exchanges an id token for a token. With a valid token, the routes of `versions`, `widgets` and
+`session` publish and moderate. They are for the commands of this release, have no CORS header and
+may change without notice.
+"""
+
+from typing import cast
+
+from flask import Blueprint, Response, current_app, g, request
+from flask.globals import request_ctx
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
+
+from ...domain.request_kinds import SESSION_PATH
+from ...store.connection.database import Database
+from .authentication import authenticate
+
+internal = Blueprint("internal", __name__, url_prefix="/api")
+WIDGET = "/widgets/<scope>/<widget_name:name>"
+
+
+def require_token() -> Response | None:
+    """Respond 401 to a request without a valid token, whether or not its path exists."""
+    if request.method == "POST" and request.path == SESSION_PATH:
+        # The request has no token, but caches must not store the response either.
+        g.token = None
+        return None
+    if request.routing_exception is None and request.blueprint != internal.name:
+        return None
+    # On a public path, a wrong method is 405 and a trailing slash 404.
+    if request.routing_exception is not None and is_public(request.path.removesuffix("/")):
+        return None
+    return authenticate()
+
+
+def is_public(path: str) -> bool:
+    """Return whether the path is public; every public path has GET."""
+    adapter = cast(MapAdapter, request_ctx.url_adapter)
+    try:
+        rule, _ = adapter.match(path, "GET", return_rule=True)
+    except HTTPException:
+        return False
+    return not rule.endpoint.startswith(f"{internal.name}.")
+
+
+@internal.after_app_request
+def forbid_storing(response: Response) -> Response:
+    """Forbid caches to store new tokens, and responses to requests with a token."""
+    if "token" in g:
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def database() -> Database:
+    """Return the database of the catalog."""
+    catalog: Database = current_app.extensions["database"]
+    return catalog

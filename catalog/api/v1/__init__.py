@@ -1,0 +1,1 @@
+"""/api/v1/widgets/*: the public, versioned API with CORS for every origin."""

@@ -1,0 +1,117 @@
+"""The routes that send stored bundles and pictures."""
+
+from pathlib import Path
+
+from flask import Response, abort, current_app, request, send_file
+
+from ...domain.file_names import bundle_file_name
+from ...domain.messages import quoted
+from ...store.bundles.bundles import Bundles
+from ...store.bundles.compressed import compress_bundle, find_compressed
+from ...store.connection.database import Database
+from ...store.read.about import find_about
+from ...store.read.stored_bundles import find_stored_bundle
+from ..compression import GZIP, VARY, find_known_etag, gzip_etag, prefers_gzip
+from .blueprint import v1
+
+# The longest max-age in use.
+YEAR = 31_536_000  # seconds
+
+
+@v1.get("/<scope>/<name>/picture")
+def picture(scope: str, name: str) -> Response:
+    database: Database = current_app.extensions["database"]
+    found = find_about(database.reader(), current_app.extensions["bundles"], scope, name)
+    shown = found[1]["picture"] if found else None
+    requested = request.args.get("sha256")
+    if shown is None or requested not in (None, shown["sha256Hash"]):
+        abort(404, f"{quoted(f'{scope}/{name}')} has no such picture.")
+    response = send_stored(
+        shown["sha256Hash"],
+        shown["type"],
+        f"{name[:80]}.{shown['type'].removeprefix('image/')}",
+        is_immutable=requested is not None,
+    )
+    if response is None:
+        abort(404, f"The picture of {quoted(f'{scope}/{name}')} is not stored here.")
+    return response
+
+
+@v1.get("/<scope>/<name>/<version>/bundle.js")
+def bundle(scope: str, name: str, version: str) -> Response:
+    database: Database = current_app.extensions["database"]
+    found = find_stored_bundle(database.reader(), scope, name, version)
+    response = None
+    if found is not None:
+        sha256, is_copy = found
+        requested = request.args.get("sha256")
+        if requested not in (None, sha256):
+            abort(404, f"The bundle of {quoted(f'{scope}/{name}@{version}')} has another SHA-256.")
+        # The upstream may replace the bytes of a copied widget.
+        is_immutable = not is_copy or requested is not None
+        file_name = bundle_file_name(name, version)
+        compressed = find_accepted_gzip(sha256)
+        response = send_stored(
+            sha256,
+            "text/javascript",
+            file_name,
+            is_immutable=is_immutable,
+            compressed=compressed,
+        )
+    if response is None:
+        abort(404, f"No bundle of {quoted(f'{scope}/{name}@{version}')} is stored here.")
+    response.headers.extend(VARY)
+    return response
+
+
+def find_accepted_gzip(sha256: str) -> Path | None:
+    """Return the compressed form of the bundle if the client prefers it and it is smaller.
+
+    Earlier releases stored bundles without a compressed form; the first request creates it.
+    """
+    if not prefers_gzip(request.environ.get("HTTP_ACCEPT_ENCODING", "")):
+        return None
+    bundles: Bundles = current_app.extensions["bundles"]
+    deadline = current_app.extensions["database"].deadline
+    # After the final deadline it is still better to send the response than to fail.
+    check = (lambda: None) if deadline.is_final else deadline.check
+    compress_bundle(bundles, sha256, check=check)
+    return find_compressed(bundles, sha256)
+
+
+def send_stored(
+    sha256: str,
+    mimetype: str,
+    file_name: str,
+    *,
+    is_immutable: bool,
+    compressed: Path | None = None,
+) -> Response | None:
+    """Return the response with a stored file or its compressed form; None if it is missing."""
+    bundles: Bundles = current_app.extensions["bundles"]
+    # Ignore If-Match, which is for writes. Werkzeug would respond 412 and send the whole file.
+    request.environ.pop("HTTP_IF_MATCH", None)
+    known = request.environ.get("HTTP_IF_NONE_MATCH", "")
+    known_etag = find_known_etag(known, sha256, with_gzip=compressed is not None)
+    try:
+        response = send_file(
+            (compressed or bundles.path(sha256)).absolute(),
+            mimetype=mimetype,
+            download_name=file_name,
+            etag=known_etag or (gzip_etag(sha256) if compressed else sha256),
+            max_age=YEAR if is_immutable else None,
+            conditional=False,
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    response.cache_control.immutable = is_immutable
+    # Let cross-origin isolated pages (COEP) load the file.
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    if not is_immutable:
+        # A file can be replaced by an older one, so only the ETag identifies the content.
+        response.headers.pop("Last-Modified", None)
+    # Range is ignored: a bundle is small.
+    response.make_conditional(request.environ)
+    if compressed and response.status_code == 200:
+        response.headers.update(GZIP)
+    return response

@@ -1,0 +1,40 @@
+"""What the click context of a command carries: the settings, and the opened catalog."""
+
+import click
+
+from ..opening import Files, open_files
+from ..store.bundles.bundles import Bundles
+from ..store.connection.database import Database
+from .output import print_status
+
+# Keys of a context's meta: the opened files, the application to serve, the settings of the command
+# line, and the RemoteCatalog that the command uses.
+FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
+
+
+def files() -> Files:
+    """Return the files of the catalog that the command works on; they are opened once.
+
+    A front end may provide them in the click context, as `flask` does.
+    """
+    meta = click.get_current_context().meta
+    if FILES not in meta:
+        meta[FILES] = open_files(meta.get(SETTINGS, {}))
+    opened: Files = meta[FILES]
+    return opened
+
+
+def database() -> Database:
+    """Return the catalog's database; the user is told when a command waits for its lock."""
+    db = files().database
+    db.on_wait = lambda: print_status("The database is busy; waiting.")
+    return db
+
+
+def bundles() -> Bundles:
+    """Return the catalog's bundles; the user is told when a command waits for their lock."""
+    directory = files().bundles
+    directory.on_wait = lambda: print_status(
+        f"Another command writes to {directory.name}; waiting."
+    )
+    return directory

@@ -1,0 +1,277 @@
+"""Widget documents: validation of every field, and conversion to the rows that are stored."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from .messages import NotAllowedError, quoted
+from .pictures import check_picture
+from .semver_ranges import is_range, is_version
+from .timestamps import format_timestamp
+from .validators import (
+    check_boolean,
+    check_grid_size,
+    check_http_url,
+    check_https_url,
+    check_identifier,
+    check_keywords,
+    check_markdown,
+    check_new_name,
+    check_nonempty_text,
+    check_number,
+    check_permissions,
+    check_sha256,
+    check_text,
+    check_timestamp,
+    check_version,
+    check_whole_number,
+)
+
+# The trigger widget_too_large of schema.sql refuses a widget with more versions or bytes.
+MAX_VERSIONS = 10_000
+# Clocks of different machines differ.
+MAX_CLOCK_ERROR = timedelta(days=1)
+# The limit of all versions as JSON in the detail, with the texts that they inherit
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+# A file that is not a catalog file could have a problem for each of its values.
+MAX_PROBLEMS = 20
+# The limit of commas and brackets, seven times as many as a document of MAX_VERSIONS has. It bounds
+# the memory of parsing: three bytes of text can become an object of 100 bytes.
+MAX_JSON_SEPARATORS = 2_000_000
+
+Json = dict[str, Any]
+Row = dict[str, Any]
+
+
+class Document(NamedTuple):
+    """A valid document: the columns of its widget and of each of its versions."""
+
+    widget: Row
+    versions: list[Row]
+    warnings: list[str]
+    # The columns of the table about; None leaves the stored row unchanged.
+    about: Row | None = None
+
+    @property
+    def path(self) -> str:
+        """The widget as scope/name."""
+        return f"{self.widget['scope']}/{self.widget['name']}"
+
+
+class DocumentError(ValueError):
+    """An invalid document; problems has a sentence for each of the first MAX_PROBLEMS."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        text = "; ".join(problems)
+        super().__init__(text if text.endswith(".") else f"{text}.")
+        self.problems = list(problems)
+
+
+def parse_json(content: bytes) -> object:
+    """Return the JSON value in UTF-8; raise ValueError, or RecursionError if nested too deeply."""
+    separators = sum(map(content.count, (b",", b"[", b"{")))
+    if separators > MAX_JSON_SEPARATORS:
+        raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])
+    # RFC 8259 allows parsers to ignore a byte order mark.
+    return json.loads(content.decode("utf-8-sig"))
+
+
+@dataclass(frozen=True)
+class Field:
+    """A key of a document: its column, its validator, and the default for null or a missing key."""
+
+    key: str
+    column: str
+    check: Callable[[object], Any]
+    default: Any = None
+    required: bool = False
+
+
+WIDGET_FIELDS = (
+    Field("scope", "scope", check_identifier, required=True),
+    Field("name", "name", check_identifier, required=True),
+    Field("displayName", "display_name", check_nonempty_text, required=True),
+    Field("description", "description", check_text),
+    Field("icon", "icon", check_text),
+    Field("isOfficial", "is_official", check_boolean),
+    Field("downloadCount", "download_count", check_whole_number),
+    Field("createdAt", "created_at", check_timestamp),
+    Field("listed", "listed", check_boolean),
+)
+
+VERSION_FIELDS = (
+    Field("version", "version", check_version, required=True),
+    Field("bundleUrl", "bundle_url", check_http_url, required=True),
+    Field("bundleSize", "bundle_size", check_whole_number, required=True),
+    Field("sha256Hash", "sha256_hash", check_sha256, required=True),
+    Field("publishedAt", "published_at", check_timestamp, required=True),
+    Field("yanked", "yanked", check_boolean, default=False),
+    Field("yankedReason", "yanked_reason", check_text),
+    Field("deprecationMessage", "deprecation_message", check_text),
+    Field("releaseNotes", "release_notes", check_markdown),
+    Field("displayName", "display_name", check_nonempty_text),
+    Field("description", "description", check_text),
+    Field("icon", "icon", check_text),
+    Field("minSize", "min_size", check_grid_size, default=(1, 1)),
+    Field("maxSize", "max_size", check_grid_size, default=(12, 12)),
+    Field("sdkVersion", "sdk_version", check_text, required=True),
+    Field("configVersion", "config_version", check_number),
+    Field("permissions", "permissions", check_permissions, default="[]"),
+    Field("license", "license", check_text),
+)
+
+
+ABOUT_FIELDS = (
+    Field("readme", "readme", check_markdown),
+    Field("homepage", "homepage", check_https_url),
+    Field("repository", "repository", check_https_url),
+    Field("issues", "issues", check_https_url),
+    Field("keywords", "keywords", check_keywords),
+    Field("picture", "picture", check_picture),
+)
+ABOUT_KEYS = tuple(field.key for field in ABOUT_FIELDS)
+
+
+def check_document(document: object) -> Document:
+    """Return the rows of a widget document; raise DocumentError with its problems."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("widget"), Mapping):
+        raise DocumentError(['must be an object {"widget": {...}, "versions": [...]}'])
+    entries = document.get("versions")
+    if entries is None:
+        entries = []
+    if not isinstance(entries, list):
+        raise DocumentError([f"versions must be an array, not {quoted(entries)}"])
+    if len(entries) > MAX_VERSIONS:
+        raise DocumentError(
+            [f"versions has {len(entries)} entries, more than the {MAX_VERSIONS} allowed"]
+        )
+
+    problems: list[str] = []
+    widget = _check_fields(document["widget"], WIDGET_FIELDS, "", problems)
+    versions: list[Row] = []
+    for index, entry in enumerate(entries):
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        versions.append(_check_version_entry(entry, widget, index, problems))
+    counts = Counter(row.get("version") for row in versions)
+    problems += [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
+    about = check_about(document.get("about"), problems)
+    if problems:
+        raise DocumentError(problems[:MAX_PROBLEMS])
+
+    widget["has_download_count"] = "downloadCount" in document["widget"]
+    widget["default_created_at"] = min(
+        (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
+    )
+    return Document(widget, versions, list(version_warnings(versions)), about)
+
+
+def check_about(value: object, problems: list[str]) -> Row | None:
+    """Return the columns of the table about, and add the problems of its fields."""
+    if isinstance(value, Mapping):
+        return _check_fields(value, ABOUT_FIELDS, "", problems)
+    if value is not None:
+        problems.append(f"about must be an object, not {quoted(value)}")
+    return None
+
+
+def check_new_document(document: object) -> Document:
+    """Return the rows of a document to publish or import; raise DocumentError with its problems.
+
+    Unlike check_document(), it refuses names that an earlier release may have stored.
+    """
+    checked = check_document(document)
+    try:
+        check_new_name(checked.widget["name"])
+    except NotAllowedError as error:
+        raise DocumentError([error.about("name", checked.widget["name"])]) from None
+    return checked
+
+
+def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
+    """Return warnings: what is allowed in versions, but probably a mistake."""
+    tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
+    for row in rows:
+        version, sdk, time = row["version"], row["sdk_version"], row["published_at"]
+        if not is_range(sdk):
+            problem = f"sdkVersion {quoted(sdk)} is not an npm range; no SDK will match it"
+            yield f"version {version}: {problem}"
+        if time > tomorrow:
+            problem = f"publishedAt {time} is in the future"
+            yield f"version {version}: {problem}; until then no other version will be the latest"
+
+
+def _check_fields(
+    values: Mapping[str, object], fields: Sequence[Field], prefix: str, problems: list[str]
+) -> Row:
+    """Return the columns of the valid fields, and add a problem for each of the others."""
+    row: Row = {}
+    for field in fields:
+        value = values.get(field.key)
+        if value is None and not field.required:
+            row[field.column] = field.default
+        elif value is None:
+            problems.append(f"{prefix}{field.key} is missing")
+        else:
+            try:
+                row[field.column] = field.check(value)
+            except NotAllowedError as error:
+                problems.append(error.about(f"{prefix}{field.key}", value))
+    return row
+
+
+def _check_version_entry(entry: object, widget: Row, index: int, problems: list[str]) -> Row:
+    if not isinstance(entry, Mapping):
+        problems.append(f"versions[{index}] must be an object, not {quoted(entry)}")
+        return {}
+    version = entry.get("version")
+    is_valid = isinstance(version, str) and is_version(version)
+    prefix = f"version {version}: " if is_valid else f"versions[{index}]: "
+    row = _check_fields(entry, VERSION_FIELDS, prefix, problems)
+    for key in ("scope", "name"):
+        if entry.get(key) is not None and entry[key] != widget.get(key, entry[key]):
+            problems.append(
+                f"{prefix}{key} must be the widget's own, {quoted(widget[key])}, "
+                f"not {quoted(entry[key])}"
+            )
+    if "min_size" in row and "max_size" in row:
+        row["min_w"], row["min_h"] = row.pop("min_size")
+        row["max_w"], row["max_h"] = row.pop("max_size")
+        if row["min_w"] > row["max_w"] or row["min_h"] > row["max_h"]:
+            problems.append(
+                f"{prefix}minSize, {row['min_w']} by {row['min_h']}, must not exceed "
+                f"maxSize, {row['max_w']} by {row['max_h']}"
+            )
+    return row
+
+
+def widget_json(row: Row) -> Json:
+    """Return a widget of a document as the API shows it, from its columns."""
+    return {field.key: row[field.column] for field in WIDGET_FIELDS if field.key != "listed"}
+
+
+def about_json(row: Any) -> Json | None:
+    """Return the key about of a document from its columns; None if all of them are empty."""
+    about = {key: row[key] for key in ABOUT_KEYS}
+    if all(value is None for value in about.values()):
+        return None
+    about["keywords"] = json.loads(about["keywords"] or "[]")
+    if about["picture"] is not None:
+        about["picture"] = json.loads(about["picture"])
+    return about
+
+
+def version_json(row: Row) -> Json:
+    """Convert the columns of a version to the JSON that an export contains."""
+    parsed: Json = {
+        "min_size": {"w": row["min_w"], "h": row["min_h"]},
+        "max_size": {"w": row["max_w"], "h": row["max_h"]},
+        "permissions": json.loads(row["permissions"]),
+    }
+    if isinstance(row["config_version"], str):
+        parsed["config_version"] = float(row["config_version"])
+    columns = {**row, **parsed}
+    return {field.key: columns[field.column] for field in VERSION_FIELDS}

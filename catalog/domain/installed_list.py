@@ -1,0 +1,111 @@
+"""Installed versions: as a dashboard names them, and the list that a person has.
+
+A list is lines of scope/name@version, a JSON array of them, or a JSON object that has the version
+of each scope/name.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .messages import plural, quoted
+from .semver_ranges import is_version
+
+FORM = "scope/name@version, such as acme/clock@1.0.0"
+JSON_FORM = (
+    'This JSON is not an array like ["acme/clock@1.0.0"] or an object like {"acme/clock": "1.0.0"}.'
+)
+# The characters around a version in a line that was copied from JSON
+PUNCTUATION = " \t\ufeff,\"'"
+
+
+class Installed(NamedTuple):
+    """A version that a dashboard has installed."""
+
+    scope: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}@{self.version}"
+
+
+class UpdatesQuery(NamedTuple):
+    """Installed versions, and the SDK of the dashboard."""
+
+    sdk: str
+    installed: tuple[Installed, ...]
+    # Updates published at this time or later are ignored; it has the form of a stored timestamp.
+    before: str | None = None
+
+
+def parse_installed(text: str) -> Installed:
+    """Return the version that scope/name@version names; raise ValueError."""
+    path, _, version = text.rpartition("@")
+    scope, _, name = path.partition("/")
+    if not scope or not name or "/" in name or not is_version(version):
+        raise ValueError(
+            f"installed must be scope/name@version such as acme/clock@1.0.0, not {quoted(text)}; "
+            "a + in it must be sent as %2B."
+        )
+    return Installed(scope, name, version)
+
+
+class InstalledList(NamedTuple):
+    """The versions in a text, each once.
+
+    notice says what was ignored, error why the text is invalid; each is empty otherwise.
+    """
+
+    installed: list[Installed]
+    notice: str
+    error: str
+
+
+def read_installed_list(text: str) -> InstalledList:
+    """Return the versions in the text: a scope/name@version in each line, or JSON."""
+    if text.lstrip(" \t\r\n\ufeff").startswith(("{", "[")):
+        return _read_json(text.strip(" \t\r\n\ufeff"))
+    return _read_lines(text.splitlines())
+
+
+def _read_lines(lines: Iterable[str]) -> InstalledList:
+    """Return the versions in the lines; an empty line and one that begins with # has none."""
+    installed: dict[Installed, None] = {}
+    for number, line in enumerate(lines, start=1):
+        content = line.strip(PUNCTUATION)
+        if not content or content.startswith("#"):
+            continue
+        version = _parse(content)
+        if version is None:
+            return InstalledList([], "", f"Line {number}: {quoted(content)} is not {FORM}.")
+        installed[version] = None
+    return InstalledList(list(installed), "", "")
+
+
+def _read_json(text: str) -> InstalledList:
+    """Return the versions in a JSON array or object; entries without an exact version have none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return InstalledList([], "", "This is not valid JSON: is it complete?")
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        value = [f"{path}@{version}" for path, version in value.items()]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return InstalledList([], "", JSON_FORM)
+    installed = list(dict.fromkeys(version for each in value if (version := _parse(each))))
+    ignored = [each for each in value if not _parse(each)]
+    if not installed:
+        return InstalledList([], "", JSON_FORM)
+    notice = ""
+    if ignored:
+        entries = plural(len(ignored), "entry", "entries")
+        notice = f"Ignored {entries} without an exact version, such as {quoted(ignored[0])}."
+    return InstalledList(installed, notice, "")
+
+
+def _parse(text: str) -> Installed | None:
+    try:
+        return parse_installed(text)
+    except ValueError:
+        return None

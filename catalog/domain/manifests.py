@@ -1,0 +1,166 @@
+"""Manifests: the widget document that publishing a manifest and a bundle adds."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from .changes import ChangeError, NewVersion
+from .documents import Document, DocumentError, Row, check_new_document
+from .messages import NotAllowedError, quoted
+from .pictures import describe_picture
+from .validators import check_markdown, check_url_template, is_icon_name
+
+MANIFEST_WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
+MANIFEST_VERSION_KEYS = (
+    "version", "displayName", "description", "icon", "sdkVersion", "minSize", "maxSize",
+    "configVersion", "permissions", "license", "releaseNotes",
+)  # fmt: skip
+LINK_KEYS = ("homepage", "repository", "issues")
+MANIFEST_ABOUT_KEYS = (*LINK_KEYS, "keywords")
+MANIFEST_KEYS = dict.fromkeys(MANIFEST_WIDGET_KEYS + MANIFEST_VERSION_KEYS + MANIFEST_ABOUT_KEYS)
+
+
+# A valid URL in place of the bundle's: problems of the manifest are reported first.
+ANY_URL = "https://cdn.example.com/"
+
+
+class BundleUrlError(DocumentError):
+    """The manifest is valid, but the URL of the bundle is not, or is missing."""
+
+
+def check_keys(manifest: object) -> Mapping[str, object]:
+    """Return the manifest if it is an object with known keys; raise DocumentError otherwise."""
+    if not isinstance(manifest, Mapping):
+        raise DocumentError(["The manifest must be one JSON object."])
+    unknown = [key for key in manifest if key not in MANIFEST_KEYS]
+    if unknown:
+        raise DocumentError(
+            [
+                f"The manifest has {', '.join(map(quoted, unknown))}; "
+                f"a manifest may have {', '.join(MANIFEST_KEYS)}."
+            ]
+        )
+    return manifest
+
+
+def build_document(
+    new: NewVersion, url_template: str | None, existing_display_name: str | None
+) -> Document:
+    """Return the document of a version that is published now; raise DocumentError if invalid.
+
+    An existing widget keeps its display name, so that the manifest of a later version need not
+    have one.
+    """
+    manifest = check_keys(new.manifest)
+    widget: Row = {key: manifest[key] for key in MANIFEST_WIDGET_KEYS if key in manifest}
+    widget["displayName"] = existing_display_name or widget.get("displayName")
+    version: Row = {key: manifest[key] for key in MANIFEST_VERSION_KEYS if key in manifest} | {
+        "bundleSize": new.bundle.size,
+        "sha256Hash": new.bundle.sha256,
+        "publishedAt": datetime.now(UTC).isoformat(),
+    }
+    about: Row = {key: manifest.get(key) for key in MANIFEST_ABOUT_KEYS}
+    if new.readme:
+        about["readme"] = decode_readme(new.readme)
+    if new.picture is not None:
+        about["picture"] = check_new_picture(new.picture)
+    _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}], "about": about})
+    _check_filtered_texts(version)
+    if not url_template:
+        raise BundleUrlError(
+            ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
+        )
+    try:
+        check_url_template(url_template)
+    except NotAllowedError as error:
+        raise BundleUrlError([error.about("bundleUrl", url_template)]) from None
+    version["bundleUrl"] = _fill_template(url_template, manifest)
+    try:
+        return _check({"widget": widget, "versions": [version], "about": about})
+    except DocumentError as error:
+        raise BundleUrlError(error.problems) from error
+
+
+# Texts that have a meaning in the filters of a search
+RESERVED_TEXT = re.compile(r"\(none\)|[-\\].*", re.DOTALL)
+
+
+def _check_filtered_texts(version: Row) -> None:
+    """Raise DocumentError if a permission or the licence reads like an operator of a filter."""
+    texts = [("permissions", text) for text in version.get("permissions") or []]
+    texts.append(("license", version.get("license") or ""))
+    problems = [
+        f"{key} must not have {quoted(text)}, which means something else in a search"
+        for key, text in texts
+        if RESERVED_TEXT.fullmatch(text)
+    ]
+    if problems:
+        raise DocumentError(problems)
+
+
+def decode_readme(content: bytes) -> str:
+    """Return the text of a readme; raise ChangeError if it is refused."""
+    try:
+        return check_markdown(content.decode("utf-8-sig"))
+    except UnicodeError as error:
+        raise ChangeError(f"The readme is not in UTF-8: {error}.") from error
+    except ValueError as allowed:
+        raise ChangeError(f"The readme must be {allowed}.") from allowed
+
+
+def check_new_picture(content: bytes) -> Row:
+    """Return the description of a picture; raise ChangeError if it is refused."""
+    try:
+        return describe_picture(content)
+    except ValueError as allowed:
+        raise ChangeError(f"The picture must be {allowed}.") from allowed
+
+
+def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
+    for key in ("scope", "name", "version"):
+        template = template.replace(
+            f"{{{key}}}", quote(str(manifest.get(key)), safe="", errors="replace")
+        )
+    return template
+
+
+def _check(document: Row) -> Document:
+    """Return the checked document; raise DocumentError with its problems and its warnings.
+
+    A manifest is flat, so a problem does not say whether it is in the widget or in the version.
+    """
+    try:
+        checked = check_new_document(document)
+        # A range that no SDK matches is only a warning on import, but an error on publish.
+        problems = checked.warnings
+    except DocumentError as error:
+        problems = error.problems
+    if problems:
+        flat = dict.fromkeys(
+            re.sub(r"^versions?( \S+|\[0\]): ", "", problem) for problem in problems
+        )
+        raise DocumentError(list(flat))
+    return checked
+
+
+USUAL_NAME = re.compile("[a-z0-9._-]+")
+
+
+def find_warnings(document: Document, *, is_new_widget: bool) -> list[str]:
+    """Return what is valid but unusual in a document to be published.
+
+    The name of an existing widget cannot change, so it gets no warning.
+    """
+    (version,) = document.versions
+    names = {key: document.widget[key] for key in ("scope", "name") if is_new_widget}
+    warnings = [
+        f"{key} {quoted(name)} has characters other than [a-z0-9._-], which clients may not expect"
+        for key, name in names.items()
+        if not USUAL_NAME.fullmatch(name)
+    ]
+    if version["icon"] is not None and not is_icon_name(version["icon"]):
+        warnings.append(
+            f"icon {quoted(version['icon'])} is not of the form set:name, such as mdi:clock"
+        )
+    return warnings

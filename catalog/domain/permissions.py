@@ -1,0 +1,108 @@
+"""What a token may do, and what each request of the internal API needs.
+
+A token has permissions, and the scopes or single widgets that they are for. The server checks them
+before it accepts a large body, the application before it does anything.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .messages import quoted
+from .pictures import MAX_PICTURE_BYTES
+
+PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
+PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
+
+# In the WSGI environment: why the server did not accept the body of a request.
+REJECTED_BODY = "catalog.rejected_body"
+TOO_LARGE, NOT_ADMITTED = "too large", "not admitted"
+
+# The error for a request with no token, or with a token that never existed.
+NEEDS_SESSION = "This path is internal and needs a session."
+
+# The limit of a manifest, and of a JSON object with a reason, a message or a description.
+MAX_JSON_BYTES = 256 * 1024
+# The limit of everything in a form except the bundle: JSON, readme, picture and the part headers.
+MAX_FORM_BYTES = 1024 * 1024
+# The limit of a form that changes a widget: JSON, picture and the part headers.
+MAX_EDIT_BYTES = MAX_JSON_BYTES + MAX_PICTURE_BYTES + 16 * 1024
+
+
+class Requirement(NamedTuple):
+    """What a request needs of its token, and how large its body may be."""
+
+    # None if every valid token may send the request.
+    permission: str | None
+    # The widget that the request is about, if any.
+    scope: str | None = None
+    name: str | None = None
+    # The limit of the body in bytes, without a bundle.
+    max_body: int = 0
+    has_bundle: bool = False
+
+
+class Access(NamedTuple):
+    """What a token may do: its permissions, for all widgets of its scopes and for single widgets.
+
+    With the permission admin it may do everything, for every widget.
+    """
+
+    permissions: Sequence[str]
+    scopes: Sequence[str] = ()
+    # Each is scope/name.
+    widgets: Sequence[str] = ()
+
+    @property
+    def is_admin(self) -> bool:
+        return ADMIN in self.permissions
+
+    def find_missing(self, needed: Requirement) -> str | None:
+        """Return what is missing for a request, as the end of a sentence about the token.
+
+        None means that the token may send the request.
+        """
+        if needed.permission is None or self.is_admin:
+            return None
+        if needed.permission not in self.permissions:
+            return f"does not have the permission {needed.permission}"
+        return self.find_missing_widget(needed.scope, needed.name)
+
+    def find_missing_widget(self, scope: str | None, name: str | None) -> str | None:
+        """Return that the token is not for a widget, as the end of a sentence; None if it is."""
+        if self.is_admin or scope in self.scopes or f"{scope}/{name}" in self.widgets:
+            return None
+        if self.widgets:
+            return f"is not for the widget {quoted(f'{scope}/{name}')}"
+        return f"is not for the scope {quoted(scope)}"
+
+
+_WIDGET = "/api/widgets/([^/]+)/([^/]+)"
+# Method, path, permission, and the limit of the body; the first row that matches counts.
+_REQUIREMENTS = [
+    (method, re.compile(path), Requirement(permission, max_body=max_body, has_bundle=has_bundle))
+    for method, path, permission, max_body, has_bundle in (
+        ("GET", "/api/session", None, 0, False),
+        ("GET", "/api/audit", None, 0, False),
+        ("PUT", f"{_WIDGET}/picture", DESCRIBE, MAX_PICTURE_BYTES, False),
+        ("PUT", f"{_WIDGET}/[^/]+", PUBLISH, MAX_FORM_BYTES, True),
+        ("POST", f"{_WIDGET}/[^/]+/(?:un)?yank", YANK, MAX_JSON_BYTES, False),
+        ("POST", f"{_WIDGET}/[^/]+/(?:un)?deprecate", YANK, MAX_JSON_BYTES, False),
+        ("PATCH", _WIDGET, DESCRIBE, MAX_EDIT_BYTES, False),
+    )
+]
+
+
+def find_requirement(method: str, path: str) -> Requirement | None:
+    """Return what a request to the internal API needs; None if no route has this path."""
+    for each, pattern, needed in _REQUIREMENTS:
+        if each == method and (match := pattern.fullmatch(path)):
+            scope, name = match.groups() or (None, None)
+            return needed._replace(scope=scope, name=name)
+    return None
+
+
+def bearer_token(authorization: str) -> str | None:
+    """Return the token in the value of an Authorization header, whether or not it is valid."""
+    scheme, _, text = authorization.partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None

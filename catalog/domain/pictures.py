@@ -1,0 +1,88 @@
+"""Pictures of widgets: PNG, JPEG, WebP and AVIF files of limited size.
+
+describe_picture() examines every file before it becomes a picture, and again before it is sent.
+SVG is refused, since it can contain scripts.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from hashlib import sha256
+from urllib.parse import quote
+
+from .. import V1_PREFIX
+from .avif import read_avif
+from .messages import NotAllowedError
+from .picture_formats import PNG_SIGNATURE, read_jpeg, read_png, read_webp
+from .validators import check_sha256, check_whole_number
+
+MAX_PICTURE_BYTES = 512 * 1024
+MAX_SIDE = 4096  # pixels
+ALLOWED = (
+    f"a PNG, JPEG, WebP or AVIF file of at most {MAX_PICTURE_BYTES} bytes "
+    f"and {MAX_SIDE} pixels a side"
+)
+TYPES = ("image/png", "image/jpeg", "image/webp", "image/avif")
+NUMBERS = ("size", "width", "height")
+
+
+def describe_picture(content: bytes) -> dict[str, object]:
+    """Return what the API says of a picture, without its URL.
+
+    Raise NotAllowedError unless the file is a complete picture and nothing else.
+    """
+    try:
+        if len(content) > MAX_PICTURE_BYTES:
+            raise ValueError("it is too large")
+        type_, width, height = _read_format(content)
+    except (struct.error, LookupError):
+        raise NotAllowedError(f"{ALLOWED} (it is incomplete or damaged)") from None
+    except ValueError as error:
+        raise NotAllowedError(f"{ALLOWED} ({error})") from None
+    if not 0 < min(width, height) <= max(width, height) <= MAX_SIDE:
+        raise NotAllowedError(f"{ALLOWED} (it has {width} x {height} pixels)")
+    numbers = {"size": len(content), "width": width, "height": height}
+    return {"type": type_, **numbers, "sha256Hash": sha256(content).hexdigest()}
+
+
+def is_picture(content: bytes, described: Mapping[str, object]) -> bool:
+    """Return whether the file is a picture of the type, size and hash that a document names."""
+    try:
+        return describe_picture(content) == dict(described)
+    except NotAllowedError:
+        return False
+
+
+def check_picture(value: object) -> str:
+    """Return what a document says of a picture as JSON; raise ValueError."""
+    try:
+        if not isinstance(value, Mapping) or value.get("type") not in TYPES:
+            raise ValueError
+        numbers = {key: check_whole_number(value.get(key)) for key in NUMBERS}
+        size, *sides = numbers.values()
+        if not 0 < size <= MAX_PICTURE_BYTES or not 0 < min(sides) <= max(sides) <= MAX_SIDE:
+            raise ValueError
+        hash_ = check_sha256(value.get("sha256Hash"))
+        return json.dumps({"type": value["type"], **numbers, "sha256Hash": hash_})
+    except ValueError:
+        fields = f"the type, {', '.join(NUMBERS)} and sha256Hash"
+        raise NotAllowedError(f"{fields} of {ALLOWED}") from None
+
+
+def _read_format(content: bytes) -> tuple[str, int, int]:
+    """Return the media type, the width and the height of a file."""
+    if content.startswith(PNG_SIGNATURE):
+        return "image/png", *read_png(content)
+    if content.startswith(b"\xff\xd8"):
+        return "image/jpeg", *read_jpeg(content)
+    if content[:4] + content[8:12] == b"RIFFWEBP":
+        return "image/webp", *read_webp(content)
+    if content[4:12] == b"ftypavif":
+        return "image/avif", *read_avif(content)
+    raise ValueError("it has another format")
+
+
+def picture_url(url: str, scope: str, name: str, sha256: str) -> str:
+    """Return the address of a picture, as url_for() writes it, which takes ten times as long."""
+    path = "/".join(quote(part, safe="!$&'()*+,:;=@") for part in (scope, name, "picture"))
+    return f"{url}{V1_PREFIX}{path}?sha256={sha256}"

@@ -1,0 +1,63 @@
+"""The kind of a request, which its method and path decide.
+
+The server chooses the thread and the limit of the body by it, and the response cache what to cache.
+"""
+
+from enum import Enum
+
+from .. import V1_PREFIX
+
+# In the WSGI environment: the kind of the request. Other servers than ours do not set it.
+KIND = "catalog.kind"
+
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# The page that takes a list of installed versions.
+FORM_PATH = "/updates"
+# Exchanges an id token for a short token.
+SESSION_PATH = "/api/session"
+
+
+class Kind(Enum):
+    """What a request wants; see classify()."""
+
+    # GET or HEAD of the API without a body: the response cache may have the response.
+    CACHEABLE = "cacheable"
+    # Any other read of the API.
+    API_READ = "API read"
+    # POST /api/v1/widgets/{scope}/{name}, or the same with a version.
+    INSTALL = "install"
+    # A request that changes something over an internal path, if its token is valid.
+    CHANGE = "change"
+    # POST /api/session, an id token to exchange: the keys of its issuer may have to be fetched.
+    SESSION = "session"
+    # A form that a page submits; its body may be large.
+    FORM = "form"
+    # A bundle, a picture or a static file.
+    FILE = "file"
+    # A page, or a request that can only get an error.
+    PAGE = "page"
+
+
+def classify(method: str, path: str, *, has_body: bool) -> Kind:
+    """Return the kind of a request."""
+    if method not in READ_METHODS:
+        return classify_write(method, path)
+    if not path.startswith("/api/"):
+        return Kind.FILE if path.startswith("/static/") else Kind.PAGE
+    # A scope may have a widget with the name picture, so the number of segments counts.
+    if path.endswith(("/bundle.js", "/picture")) and path.count("/", len(V1_PREFIX)) >= 2:
+        return Kind.FILE
+    return Kind.API_READ if has_body or method == "OPTIONS" else Kind.CACHEABLE
+
+
+def classify_write(method: str, path: str) -> Kind:
+    """Return the kind of a request that is not a read."""
+    if method == "POST":
+        if path.startswith(V1_PREFIX) and 1 <= path.count("/", len(V1_PREFIX)) <= 2:
+            return Kind.INSTALL
+        if path == FORM_PATH:
+            return Kind.FORM
+        if path == SESSION_PATH:
+            return Kind.SESSION
+    is_internal = path.startswith("/api/") and not path.startswith("/api/v1/")
+    return Kind.CHANGE if is_internal else Kind.PAGE

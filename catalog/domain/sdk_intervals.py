@@ -1,0 +1,70 @@
+"""npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
+
+A range is parsed once, when it is written, and its intervals are stored, so a search only compares
+text. If the code returns other intervals for any range, a new schema version is needed whose
+migration stores them again.
+
+The result differs from satisfies() in one case: if two prerelease numbers have different digits but
+are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers after them.
+"""
+
+from collections.abc import Iterable
+
+from .semver_ranges import Comparator, parse_alternatives, precedence_key
+
+# The first key is included, the second is not.
+Interval = tuple[str, str]
+
+# Before and after every key that precedence_key() returns.
+FIRST, LAST = "", "~"
+# A range may admit a release but not its prereleases, so their keys have different prefixes.
+RELEASE, PRERELEASE = "r", "p"
+
+
+def sdk_key(version: str) -> str:
+    """Return the key of a valid version, to compare with the intervals of a range."""
+    core, _, prerelease = version.partition("+")[0].partition("-")
+    identifiers = prerelease.split(".") if prerelease else []
+    kind = PRERELEASE if prerelease else RELEASE
+    return kind + _key(map(int, core.split(".")), identifiers)
+
+
+def sdk_intervals(range_: str) -> list[Interval]:
+    """Return what the range admits as disjoint, sorted intervals; none if it is invalid."""
+    intervals: list[Interval] = []
+    for comparators in parse_alternatives(range_) or ():
+        bounds = [_bounds(comparator) for comparator in comparators]
+        low = max((low for low, _ in bounds), default=FIRST)
+        high = min((high for _, high in bounds), default=LAST)
+        intervals.append((RELEASE + low, RELEASE + high))
+        # A prerelease is admitted only if a comparator has a prerelease of the same three numbers.
+        for core in {core for _, (core, identifiers) in comparators if identifiers}:
+            first, release = _key(core, ["0"]), _key(core, [])
+            intervals.append((PRERELEASE + max(low, first), PRERELEASE + min(high, release)))
+    return _merge(intervals)
+
+
+def _bounds(comparator: Comparator) -> Interval:
+    signs, (core, identifiers) = comparator
+    key = _key(core, identifiers)
+    # No key contains a space, so this sorts right after the key and before every longer one.
+    after = f"{key} "
+    low = FIRST if -1 in signs else key if 0 in signs else after
+    high = LAST if 1 in signs else after if 0 in signs else key
+    return low, high
+
+
+def _key(core: Iterable[int], identifiers: Iterable[str]) -> str:
+    # node parses numbers as doubles, so different digits can be the same number.
+    doubles = [str(int(float(text))) if text.isdigit() else text for text in identifiers]
+    return precedence_key(core, doubles)
+
+
+def _merge(intervals: Iterable[Interval]) -> list[Interval]:
+    merged: list[Interval] = []
+    for low, high in sorted(intervals):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
+        elif low < high:
+            merged.append((low, high))
+    return merged

@@ -1,0 +1,201 @@
+"""Trust in the issuer of id tokens: which jobs of a CI system get a token of the catalog.
+
+A CI system signs an id token for a job. Its claims say what the job is: its repository, its branch,
+its environment. A trust names the issuer and the values that some claims must have.
+"""
+
+import binascii
+import hashlib
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from .documents import Json
+from .messages import NotAllowedError, quoted
+from .permissions import Access
+from .validators import check_http_url, is_loopback
+
+# The limit of the body of POST /api/session, which holds one id token.
+MAX_SESSION_BYTES = 16 * 1024
+MAX_JWKS_BYTES = 512 * 1024
+MAX_KEYS = 100
+# Only for these claims may the value of a trust end in an asterisk: the names of branches, tags and
+# environments cannot reach beyond a repository, but acme* would match the repository acme-evil/x.
+PATTERN_CLAIMS = ("ref", "ref_path", "environment")
+# The service checks these claims of every id token itself.
+CHECKED_CLAIMS = ("aud", "exp", "iat", "iss", "jti", "nbf")
+# A trust without any of these claims is for every project of its issuer.
+PROJECT_CLAIMS = {
+    "sub", "repository", "repository_id", "repository_owner", "repository_owner_id", "workflow_ref",
+    "job_workflow_ref", "project_id", "project_path", "namespace_id", "namespace_path",
+}  # fmt: skip
+MAX_CLAIM_LENGTH = 1000
+BASE64URL = re.compile("[A-Za-z0-9_-]+")
+
+
+class IdTokenError(Exception):
+    """An id token is refused; the message says why in one sentence."""
+
+
+class IssuerError(Exception):
+    """The keys of an issuer are not available now; the message says why in one sentence."""
+
+
+class Trust(NamedTuple):
+    """Jobs that get short tokens: those whose id token has this issuer and these claims."""
+
+    id: str
+    name: str
+    issuer: str
+    claims: Mapping[str, str]
+    access: Access
+    # How long a short token is valid.
+    minutes: int
+    # The keys of the issuer as a JSON Web Key Set; without them the service fetches the keys.
+    jwks: str | None
+    # Certificates in PEM form that the service trusts when it fetches the keys.
+    ca: str | None
+    created_at: str
+
+    @property
+    def is_for_every_project(self) -> bool:
+        """Whether no claim restricts the trust to some projects of the issuer."""
+        return not self.claims.keys() & PROJECT_CLAIMS
+
+    def find_differences(self, claims: Json) -> list[str]:
+        """Return which claims of an id token differ from the trust, with both values."""
+        return [
+            f"{key} is {quoted(claims[key])}, not {quoted(wanted)}"
+            if key in claims
+            else f"it has no {key}, which must be {quoted(wanted)}"
+            for key, wanted in self.claims.items()
+            if not _has_value(claims.get(key), key, wanted)
+        ]
+
+
+def _has_value(value: object, key: str, wanted: str) -> bool:
+    """Return whether the claim has the value that a trust wants; lists and objects never do."""
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    elif isinstance(value, int):
+        value = str(value)
+    if not isinstance(value, str):
+        return False
+    if key in PATTERN_CLAIMS and wanted.endswith("*"):
+        return value.startswith(wanted[:-1])
+    return value == wanted
+
+
+def parse_claim(text: str) -> tuple[str, str]:
+    """Return the claim and the value of KEY=VALUE; raise NotAllowedError."""
+    key, equals, value = text.partition("=")
+    if not (key and equals and value and len(text) <= MAX_CLAIM_LENGTH and text.isprintable()):
+        raise NotAllowedError("KEY=VALUE")
+    if key in CHECKED_CLAIMS:
+        raise NotAllowedError(
+            f"a claim to choose: the service checks {', '.join(CHECKED_CLAIMS)} itself"
+        )
+    if value.endswith("*") and key not in PATTERN_CLAIMS:
+        raise NotAllowedError(f"allowed: only {', '.join(PATTERN_CLAIMS)} may end in *")
+    return key, value
+
+
+def check_issuer(text: str) -> str:
+    """Return the URL of an issuer as its id tokens spell it; raise NotAllowedError."""
+    check_http_url(text)
+    if not is_issuer_url(text) or set("?#") & set(text):
+        raise NotAllowedError(
+            "an https URL without a user, a query or a fragment; http is for loopback addresses"
+        )
+    return text
+
+
+def is_issuer_url(url: str) -> bool:
+    """Return whether keys may be fetched from a URL: over https, or from this machine."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    return "@" not in parts.netloc and (
+        (parts.scheme == "https" and bool(host)) or (parts.scheme == "http" and is_loopback(host))
+    )
+
+
+class IdToken(NamedTuple):
+    """The content of an id token, whose signature is not verified yet."""
+
+    text: str
+    header: Json
+    claims: Json
+
+    @property
+    def issuer(self) -> object:
+        return self.claims.get("iss")
+
+    @property
+    def signed_hash(self) -> str:
+        """The SHA-256 of the signed part: an ES256 signature can be changed and stay valid."""
+        return hashlib.sha256(self.text.rpartition(".")[0].encode()).hexdigest()
+
+
+def parse_id_token(text: object) -> IdToken:
+    """Return the content of an id token; raise IdTokenError if it is not a JSON Web Token."""
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        header, claims, _ = map(_decode_segment, text.split("."))
+        values = json.loads(header), json.loads(claims)
+        # The claims are stored as JSON in UTF-8, which has neither NaN nor lone surrogates.
+        json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise IdTokenError("The id token is not a signed JSON Web Token.") from None
+    if not all(isinstance(value, dict) for value in values):
+        raise IdTokenError("The id token is not a signed JSON Web Token.")
+    return IdToken(text, *values)
+
+
+def _decode_segment(segment: str) -> bytes:
+    """Return the bytes of a part of a token; raise ValueError if it is not canonical base64url.
+
+    Otherwise the last character of a signature could be changed, and the signature stay valid.
+    """
+    if not BASE64URL.fullmatch(segment):
+        raise ValueError
+    try:
+        content = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    except binascii.Error:
+        raise ValueError from None
+    if urlsafe_b64encode(content).rstrip(b"=").decode() != segment:
+        raise ValueError
+    return content
+
+
+def parse_jwks(content: bytes) -> list[Json]:
+    """Return the keys of a JSON Web Key Set; raise ValueError if it is not one."""
+    if len(content) > MAX_JWKS_BYTES:
+        raise ValueError
+    try:
+        keys = json.loads(content)["keys"]
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError from None
+    if not isinstance(keys, list) or not 0 < len(keys) <= MAX_KEYS:
+        raise ValueError
+    return [key for key in keys if isinstance(key, dict)]
+
+
+def match_trust(trusts: Sequence[Trust], claims: Json) -> Trust:
+    """Return the trust that the claims match; raise IdTokenError with the claims that differ.
+
+    If several match, it is the one with the most claims, then the first by name.
+    """
+    differences = {trust.id: trust.find_differences(claims) for trust in trusts}
+    nearest = min(trusts, key=lambda each: (len(differences[each.id]), -len(each.claims)))
+    if found := differences[nearest.id]:
+        raise IdTokenError(
+            f"The id token does not match the trust {nearest.name}: {'; '.join(found)}."
+        )
+    return nearest

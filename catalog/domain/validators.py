@@ -1,0 +1,281 @@
+"""Validators of single values. Each returns the value to store.
+
+Each raises NotAllowedError.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from .messages import NotAllowedError
+from .semver_ranges import MAX_SAFE_INTEGER, is_version
+from .timestamps import format_timestamp
+
+MAX_IDENTIFIER_LENGTH = 214
+# The path of a scope's registry has this where others have the name of a widget.
+REGISTRY = "registry.json"
+MAX_URL_LENGTH = 8192
+# Publishers decide how large a document is; every reader pays for it in memory.
+MAX_TEXT_LENGTH = 10_000  # characters
+# The limit of release notes, and of a readme
+MAX_MARKDOWN_BYTES = 64 * 1024
+MAX_PERMISSIONS = 100
+MAX_PERMISSION_LENGTH = 100  # characters
+MAX_KEYWORDS = 10
+MAX_KEYWORD_LENGTH = 30  # characters
+# A host name has at most 253 characters, and may have a port and a user beside it.
+MAX_AUTHORITY_LENGTH = 512
+# URLs of this form are valid and need not be parsed, which took 6 % of an import.
+PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
+SHA256 = re.compile("[0-9a-fA-F]{64}")
+# Other ETags could not be stored, or sent back in a header.
+ETAG = re.compile("[ -~]{1,1024}")
+# Times of this form are stored as they are.
+STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
+ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def check_identifier(value: object) -> str:
+    """A scope or name: one segment of a URL path."""
+    if not (
+        isinstance(value, str)
+        and 0 < len(value) <= MAX_IDENTIFIER_LENGTH
+        and value not in (".", "..")
+        and "/" not in value
+        and value.isprintable()
+    ):
+        raise NotAllowedError(
+            f"1 to {MAX_IDENTIFIER_LENGTH} printable characters without a slash, not . or .."
+        )
+    return value
+
+
+def check_new_name(value: object) -> str:
+    """A name without a second meaning: in acme/clock@1, or in the path of a scope's registry."""
+    name = check_identifier(value)
+    if "@" in name or name == REGISTRY:
+        raise NotAllowedError(f"a name without an @ and other than {REGISTRY}")
+    return name
+
+
+def check_text(value: object) -> str:
+    """Text that both SQLite and JSON can represent, of limited length."""
+    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+        raise NotAllowedError(f"text of at most {MAX_TEXT_LENGTH} characters")
+    return _check_unicode(value)
+
+
+def check_markdown(value: object) -> str:
+    text = _check_unicode(value)
+    if len(text.encode()) > MAX_MARKDOWN_BYTES:
+        raise NotAllowedError(f"text of at most {MAX_MARKDOWN_BYTES} bytes")
+    return text
+
+
+def _check_unicode(value: object) -> str:
+    try:
+        # JSON can contain half of a surrogate pair, which UTF-8 cannot.
+        if isinstance(value, str) and b"\0" not in value.encode():
+            return value
+        raise ValueError
+    except ValueError:
+        raise NotAllowedError("a string of Unicode text without NUL") from None
+
+
+def check_nonempty_text(value: object) -> str:
+    if value == "":
+        raise NotAllowedError("a string that is not empty")
+    return check_text(value)
+
+
+def is_icon_name(text: str) -> bool:
+    """Return whether the text is the name of an Iconify icon, such as mdi:clock."""
+    return ICON.fullmatch(text) is not None
+
+
+def check_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise NotAllowedError("true or false")
+    return value
+
+
+def check_whole_number(value: object) -> int:
+    """A whole number from 0. 5.0 is one too: JavaScript does not distinguish it from 5."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= MAX_SAFE_INTEGER:
+        raise NotAllowedError(f"a whole number from 0 to {MAX_SAFE_INTEGER}")
+    return value
+
+
+def check_number(value: object) -> int | str:
+    """A number; one that is not whole is returned as text with all its digits."""
+    if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
+        return repr(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or abs(value) > MAX_SAFE_INTEGER:
+        raise NotAllowedError(f"a number of at most {MAX_SAFE_INTEGER}")
+    return value
+
+
+def check_timestamp(value: object) -> str:
+    """An ISO 8601 time with an offset; returned in UTC, in the form of JavaScript's toISOString."""
+    try:
+        # fromisoformat() accepts any character between date and time, but no lower-case z.
+        if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
+            raise ValueError
+        moment = datetime.fromisoformat(value.upper())
+        if STORED_TIMESTAMP.fullmatch(value):
+            return value
+        if moment.tzinfo is None:
+            raise ValueError
+        return format_timestamp(moment.astimezone(UTC))
+    except (ValueError, OverflowError):
+        raise NotAllowedError(
+            "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
+        ) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the host of a URL is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_version(value: object) -> str:
+    if not isinstance(value, str) or not is_version(value):
+        raise NotAllowedError("a SemVer version such as 1.4.0")
+    return value
+
+
+def check_http_url(value: object) -> str:
+    """An absolute http or https URL. Other schemes could run code in a page that links them."""
+    if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
+        raise NotAllowedError(
+            f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters"
+        )
+    if isinstance(value, str) and PLAIN_URL.fullmatch(value):
+        return value
+    try:
+        url = check_text(value)
+        _, _, rest = url.partition("//")
+        # urlsplit() takes time quadratic in the length of the authority.
+        if len(re.split("[/?#]", rest, maxsplit=1)[0]) > MAX_AUTHORITY_LENGTH:
+            raise ValueError
+        if not url.isprintable() or " " in url:
+            raise ValueError
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError
+    except ValueError:
+        raise NotAllowedError("an absolute http or https URL") from None
+    return url
+
+
+def check_https_url(value: object) -> str:
+    """An absolute https URL, which pages link."""
+    url = check_http_url(value)
+    if not url.startswith("https://"):
+        raise NotAllowedError("an absolute https URL")
+    return url
+
+
+def check_url_template(text: str) -> str:
+    """The URL of each version, with placeholders for its scope, name and number."""
+    # Replace the placeholders by text that a URL may contain.
+    example = re.sub(r"\{(scope|name|version)\}", "x", text)
+    if set("{}") & set(check_http_url(example)):
+        raise NotAllowedError("a URL with nothing but {scope}, {name} and {version} in braces")
+    return text
+
+
+def check_base_url(value: object) -> str:
+    """The base URL of a service, which is returned without a final slash."""
+    url = check_http_url(value)
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise NotAllowedError("an absolute http or https URL without a user, a query or a fragment")
+    return url.rstrip("/?#")
+
+
+def check_etag(value: object) -> str:
+    if not isinstance(value, str) or not ETAG.fullmatch(value):
+        raise NotAllowedError("1 to 1024 printable ASCII characters")
+    return value
+
+
+def check_sha256(value: object) -> str:
+    if not isinstance(value, str) or not SHA256.fullmatch(value):
+        raise NotAllowedError("64 hexadecimal digits")
+    return value.lower()
+
+
+def check_grid_size(value: object) -> tuple[int, int]:
+    """A width and a height, in cells of the grid."""
+    try:
+        if isinstance(value, Mapping):
+            return check_whole_number(value.get("w")), check_whole_number(value.get("h"))
+        raise ValueError
+    except ValueError:
+        raise NotAllowedError('an object {"w": 1, "h": 1} of whole numbers') from None
+
+
+def check_permissions(value: object) -> str:
+    """A short array of short strings; returned as JSON text."""
+    try:
+        if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
+            return _json_array(tuple(map(_check_permission, value)))
+        raise ValueError
+    except ValueError:
+        raise NotAllowedError(
+            f"an array of at most {MAX_PERMISSIONS} strings "
+            f"of at most {MAX_PERMISSION_LENGTH} characters"
+        ) from None
+
+
+# Most versions have one of a few lists.
+@lru_cache(maxsize=256)
+def _json_array(texts: tuple[str, ...]) -> str:
+    return json.dumps(texts, ensure_ascii=False)
+
+
+def _check_permission(value: object) -> str:
+    text = check_text(value)
+    if len(text) > MAX_PERMISSION_LENGTH:
+        raise ValueError
+    return text
+
+
+def check_keywords(value: object) -> str | None:
+    """A short array of keywords; returned as JSON text, or as None if it is empty.
+
+    Spaces around a keyword are removed, and so are keywords that occur twice.
+    """
+    try:
+        if not isinstance(value, list):
+            raise ValueError
+        keywords = list(dict.fromkeys(map(_check_keyword, value)))
+        if len(keywords) > MAX_KEYWORDS:
+            raise ValueError
+    except ValueError:
+        raise NotAllowedError(
+            f"an array of at most {MAX_KEYWORDS} strings "
+            f"of 1 to {MAX_KEYWORD_LENGTH} printable characters without a comma"
+        ) from None
+    return json.dumps(keywords, ensure_ascii=False) if keywords else None
+
+
+def _check_keyword(value: object) -> str:
+    # Commas separate the keywords of the command describe.
+    text = " ".join(check_text(value).split())
+    if not 0 < len(text) <= MAX_KEYWORD_LENGTH or not text.isprintable() or "," in text:
+        raise ValueError
+    return text

@@ -1,0 +1,172 @@
+"""Fetches widgets from an upstream: documents, with their about and pictures, in parallel."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from threading import Lock
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote
+
+from .. import V1_PREFIX
+from ..domain.changes import WidgetName
+from ..domain.documents import Document, DocumentError, Row, check_about, check_document
+from ..domain.messages import NotAllowedError, quoted
+from ..domain.pictures import describe_picture
+from ..domain.validators import check_identifier
+from ..store.bundles.bundles import Bundles
+from ..store.write.about import NewFile, picture_file
+from .upstream import Upstream, UpstreamError, read_etag, read_json
+
+# The number of requests at the same time.
+WORKERS = 4
+# The results that one transaction writes: fsync costs little, and a crash loses few of them.
+BATCH_SIZE = 64
+# Results are written at the latest after this time.
+MAX_BATCH_SECONDS = 2
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_batches(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[list[tuple[Item, Result]]]:
+    """Call the function for all items in a thread pool; yield batches of results as they arrive."""
+    waiting = enumerate(items)
+    running: dict[Future[Result], tuple[int, Item]] = {}
+    done: list[tuple[int, Item, Result]] = []
+    with _thread_pool() as threads:
+        batch_end = time.monotonic() + MAX_BATCH_SECONDS
+        while True:
+            for number, item in islice(waiting, 2 * WORKERS - len(running)):
+                running[threads.submit(function, item)] = number, item
+            if not running:
+                break
+            left = max(batch_end - time.monotonic(), 0)
+            for future in wait(running, left, return_when=FIRST_COMPLETED).done:
+                done.append((*running.pop(future), future.result()))
+            if len(done) >= BATCH_SIZE or time.monotonic() >= batch_end:
+                yield _without_numbers(done)
+                done, batch_end = [], time.monotonic() + MAX_BATCH_SECONDS
+    yield _without_numbers(done)
+
+
+def _without_numbers(done: list[tuple[int, Item, Result]]) -> list[tuple[Item, Result]]:
+    """Return the results in the order of their items."""
+    return [(item, result) for _, item, result in sorted(done, key=lambda each: each[0])]
+
+
+@contextmanager
+def _thread_pool() -> Iterator[ThreadPoolExecutor]:
+    """Provide a pool; work that has not started when the block ends is cancelled."""
+    threads = ThreadPoolExecutor(WORKERS)
+    try:
+        yield threads
+    finally:
+        # An interrupted command must end now, not when the pending responses arrive.
+        is_interrupted = isinstance(sys.exception(), KeyboardInterrupt)
+        threads.shutdown(wait=not is_interrupted, cancel_futures=True)
+
+
+class Fetched(NamedTuple):
+    """The result of the requests for one widget; without a document, the copy is current."""
+
+    document: Document | None = None
+    etag: str | None = None
+    # The columns of about; None if they were not requested or the upstream has none.
+    about: Row | None = None
+    # The file of the picture, if it is new.
+    files: tuple[NewFile, ...] = ()
+    is_not_found: bool = False
+    failure: str | None = None
+    # Whether the upstream did not respond at all.
+    is_unavailable: bool = False
+
+
+class Fetcher:
+    """Fetches widgets of an upstream. Thread-safe."""
+
+    def __init__(
+        self, upstream: Upstream, bundles: Bundles, *, lists_changes: bool, with_pictures: bool
+    ) -> None:
+        self._upstream, self._bundles = upstream, bundles
+        self._lists_changes, self._with_pictures = lists_changes, with_pictures
+        # Release 1.0.0 has no about: the first request of a run finds that out, before others.
+        self._has_about: bool | None = None
+        self._first_request = Lock()
+
+    def fetch(self, key: WidgetName, etag: str | None, *, with_about: bool) -> Fetched:
+        """Fetch the document of a widget, unless it still has this ETag, and its about.
+
+        The about of a widget that is current is fetched only with_about.
+        """
+        try:
+            path = _detail_path(key)
+        except ValueError as rule:
+            return Fetched(failure=f"scope and name must be {rule}")
+        try:
+            response = self._upstream.get(path, etag)
+        except UpstreamError as error:
+            return Fetched(failure=str(error), is_unavailable=True)
+        if response.status == 404:
+            return Fetched(is_not_found=True)
+        if response.status == 304:
+            return self.fetch_about(key) if with_about else Fetched()
+        try:
+            document = check_document(read_json(response))
+        except UpstreamError as error:
+            return Fetched(failure=str(error))
+        except DocumentError as error:
+            more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+            return Fetched(failure=f"{error.problems[0]}{more}")
+        if document.path != str(key):
+            return Fetched(failure=f"the response is about {quoted(document.path)}")
+        # Without an ETag, the next run fetches the about again if it failed now.
+        about = self.fetch_about(key)
+        return about._replace(
+            document=document, etag=None if about.failure else read_etag(response)
+        )
+
+    def fetch_about(self, key: WidgetName) -> Fetched:
+        """Fetch the about of a widget that has just been found."""
+        try:
+            with nullcontext() if self._has_about else self._first_request:
+                return Fetched() if self._has_about is False else self._fetch_about(key)
+        except NotAllowedError as allowed:
+            return Fetched(failure=f"about: its picture must be {allowed}")
+        except UpstreamError as error:
+            return Fetched(failure=f"about: {error}")
+
+    def _fetch_about(self, key: WidgetName) -> Fetched:
+        path, problems = _detail_path(key), list[str]()
+        response = self._upstream.get(f"{path}/about")
+        if response.status == 404:
+            # An upstream that lists its changes probably has just unlisted the widget.
+            if self._lists_changes and self._upstream.get(path).status == 404:
+                return Fetched(is_not_found=True)
+            self._has_about = False
+            return Fetched()
+        about = check_about(read_json(response), problems)
+        self._has_about = True
+        if about is None or problems:
+            raise UpstreamError(problems[0] if problems else "it is not an object")
+        picture = json.loads(about["picture"] or "{}")
+        # A file of this hash may be here as a bundle, which nobody has examined as a picture.
+        if not picture or self._bundles.has_picture(picture):
+            return Fetched(about=about)
+        if not self._with_pictures:
+            return Fetched(about={**about, "picture": None})
+        url = f"{self._upstream.base_url}{path}/picture?sha256={picture['sha256Hash']}"
+        contents: list[bytes] = []
+        self._upstream.download(url, picture["size"], lambda data: contents.append(b"".join(data)))
+        if describe_picture(contents[-1]) != picture:
+            raise UpstreamError("its picture is not the file that the upstream describes")
+        return Fetched(about=about, files=(picture_file(contents[-1]),))
+
+
+def _detail_path(key: WidgetName) -> str:
+    return V1_PREFIX + "/".join(quote(check_identifier(part), safe="") for part in key[:2])

@@ -1,0 +1,29 @@
+"""The results of a run, as the commands print them."""
+
+from dataclasses import dataclass, field
+
+from ..domain.changes import WidgetName
+
+
+@dataclass
+class MirrorReport:
+    """What a run did, or would do."""
+
+    # Widgets as scope/name.
+    added: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    unchanged: set[str] = field(default_factory=set)
+    # Why each widget failed, by scope/name.
+    failures: dict[str, str] = field(default_factory=dict)
+    # Widgets and versions here that the upstream no longer shows.
+    gone: list[WidgetName] = field(default_factory=list)
+    # The time of publication of each version that is held back, by scope/name@version.
+    held_back: dict[str, str] = field(default_factory=dict)
+    # Versions that are copied although they are too new, and the yanked ones that they replace.
+    urgent: dict[str, str] = field(default_factory=dict)
+    # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
+    replaced: list[str] = field(default_factory=list)
+    # Versions that are no longer among the newest ones that are copied.
+    outdated: list[WidgetName] = field(default_factory=list)
+    # Upstreams whose last copies were replaced.
+    forgotten: list[str] = field(default_factory=list)

@@ -1,0 +1,259 @@
+"""The changes of a catalog that the commands can make through a service."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import cast
+from urllib.parse import quote
+
+from urllib3 import encode_multipart_formdata
+
+from .. import V1_PREFIX
+from ..domain.changes import (
+    ChangeError,
+    Edited,
+    MissingError,
+    MissingWidgetError,
+    Moderated,
+    NewVersion,
+    Published,
+    WidgetName,
+    check_version_or_range,
+)
+from ..domain.documents import Json
+from ..domain.manifests import build_document, check_keys
+from ..domain.validators import check_identifier, check_new_name, check_version
+from . import response_shapes as shapes
+from .service import Body, RemoteError, Service, json_body
+
+DRY_RUN = {"dryRun": "true"}
+STORE_AGAIN = {"store": "true"}
+# The internal paths of widgets.
+WIDGETS = "/api/widgets/"
+# The most widgets that a service sends on one page.
+PAGE_SIZE = 100
+# A service cannot keep a command busy with a list that does not end.
+MAX_PAGES = 2000
+
+
+class RemoteCatalog:
+    """The catalog of a service, for the commands that can be used with --server."""
+
+    # The command uploads the bundle to the service unless --bundle-url is given.
+    bundle_url = ""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.bundles_name = service.url
+
+    def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
+        """Add a version, and send its bundle, readme and picture as far as they are given."""
+        target = _manifest_target(new)
+        new.bundle.check_size()
+        if new.content is None:
+            # The service does not receive the bundle.
+            new.bundle.check_content()
+        manifest = {
+            **new.manifest,
+            "bundleSize": new.bundle.size,
+            "sha256Hash": new.bundle.sha256,
+        }
+        if new.url_template:
+            manifest["bundleUrl"] = new.url_template
+        body = json_body(manifest)
+        parts = {}
+        if new.content is not None:
+            parts["bundle"] = ("bundle", b"".join(new.content), "text/javascript")
+        if new.readme is not None:
+            parts["readme"] = ("readme", new.readme, "text/markdown")
+        if new.picture is not None:
+            parts["picture"] = ("picture", new.picture, "application/octet-stream")
+        if parts:
+            parts["manifest"] = ("manifest", body.content, body.content_type)
+            body = Body(*encode_multipart_formdata(parts))
+        options = {**(DRY_RUN if dry_run else {}), **(STORE_AGAIN if new.stores_again else {})}
+        result = self.service.request(
+            "PUT", f"{WIDGETS}{_path(target)}", shapes.PUBLISHED, body, options
+        )
+        return cast(Published, result)
+
+    def set_yanked(
+        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
+    ) -> list[Moderated]:
+        """Yank the versions or make them available again; None keeps the stored reason."""
+        body = {"reason": reason} if yanked and reason is not None else {}
+        return self._change(targets, "yank" if yanked else "unyank", body, dry_run)
+
+    def set_deprecation(
+        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
+    ) -> list[Moderated]:
+        """Set the warning of the versions; None removes it."""
+        if message is None:
+            return self._change(targets, "undeprecate", {}, dry_run)
+        return self._change(targets, "deprecate", {"message": message}, dry_run)
+
+    def _change(
+        self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
+    ) -> list[Moderated]:
+        """Send a request for each widget, which changes all its versions or none.
+
+        If there are several, a dry run of all of them comes first, so that a mistake in one of them
+        leaves all as they are.
+        """
+        widgets: defaultdict[WidgetName, list[str]] = defaultdict(list)
+        for target in targets:
+            widgets[target.widget].append(check_version_or_range(target.version))
+        if len(widgets) > 1 and not dry_run:
+            self._change(targets, action, body, dry_run=True)
+        options = DRY_RUN if dry_run else {}
+        results: list[Moderated] = []
+        for widget, versions in widgets.items():
+            path = f"{WIDGETS}{_path(widget._replace(version=','.join(versions)))}/{action}"
+            result = self.service.request("POST", path, shapes.MODERATED, json_body(body), options)
+            results.append(cast(Moderated, result))
+        return results
+
+    def read_session(self) -> Json:
+        """Return the name, the permissions and the expiry of the token."""
+        return self.service.request("GET", "/api/session", shapes.SESSION)
+
+    def edit_widget(
+        self, widget: WidgetName, changes: Json, picture: bytes | None = None
+    ) -> Edited:
+        """Set properties of the widget, by their keys in the API, and its picture."""
+        body = json_body(changes)
+        if picture is not None:
+            parts = {
+                "changes": ("changes", body.content, body.content_type),
+                "picture": ("picture", picture, "application/octet-stream"),
+            }
+            body = Body(*encode_multipart_formdata(parts))
+        path = f"{WIDGETS}{_path(widget)}"
+        return cast(Edited, self.service.request("PATCH", path, shapes.EDITED, body))
+
+    def read_log(
+        self, widget: WidgetName | None, since: str | None, limit: int | None
+    ) -> list[Json]:
+        """Return entries of the audit log, newest first."""
+        options: dict[str, object] = {"since": since, "widget": widget and str(widget)}
+        parameters = {key: value for key, value in options.items() if value is not None}
+        entries: list[Json] = []
+        for _ in range(MAX_PAGES):
+            response = self.service.request(
+                "GET", "/api/audit", shapes.AUDIT_PAGE, None, parameters
+            )
+            page = response["entries"]
+            if page and entries and page[0]["id"] >= entries[-1]["id"]:
+                raise RemoteError(self.service.describe_unexpected("repeats a page"))
+            entries += page
+            if not page or (limit and len(entries) >= limit):
+                return entries[:limit]
+            parameters["before"] = page[-1]["id"]
+        raise self._too_many("entries", "--limit or --since")
+
+    def read_list(
+        self, scope: str | None = None, sort: str = "name", limit: int | None = None
+    ) -> tuple[list[Json], int]:
+        """Return listed widgets, perhaps of a scope, in the order of the service, and their number.
+
+        With a limit, no more pages are read than it needs.
+        """
+        size = min(limit or PAGE_SIZE, PAGE_SIZE)
+        query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": size}
+        found: dict[tuple[str, str], Json] = {}
+        for page in range(1, MAX_PAGES + 1):
+            result = self.service.get(
+                f"{V1_PREFIX}search", shapes.SEARCH_PAGE, {**query, "page": page}
+            )
+            widgets = {(each["scope"], each["name"]): each for each in result["widgets"]}
+            has_new = not widgets.keys() <= found.keys()
+            found |= widgets
+            if not has_new or len(found) >= result["total"]:
+                return [*map(_listed_widget, found.values())], len(found)
+            if limit and len(found) >= limit:
+                return [*map(_listed_widget, found.values())][:limit], result["total"]
+        raise self._too_many("widgets", "--scope")
+
+    def read_similar(self, scope: str) -> list[Json]:
+        """Return the most installed widgets of a scope and of all: a mistyped name may mean one."""
+        in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
+        others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
+        return in_scope + others
+
+    def _too_many(self, items: str, option: str) -> ChangeError:
+        """Return the error of a list that does not end within MAX_PAGES."""
+        return RemoteError(
+            f"{self.service.url} has {items} on more than {MAX_PAGES} pages; use {option}."
+        )
+
+    def read_document(self, widget: WidgetName) -> Json:
+        """Return the document of a listed widget; raise MissingWidgetError if there is none."""
+        path = f"{V1_PREFIX}{_path(widget.widget)}"
+        try:
+            detail = self.service.get(path, shapes.DETAIL)
+        except MissingError:
+            raise MissingWidgetError(widget.widget) from None
+        document = {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
+        # A service before release 1.1 has no about.
+        with suppress(MissingError):
+            document["about"] = self.service.get(f"{path}/about", {})
+        return document
+
+    def read_installs(self, widget: WidgetName, days: int) -> Json | None:
+        """Return the installs of a listed widget, in the last days and by version.
+
+        None if the service does not count them by day and version, as before release 1.1.
+        """
+        try:
+            path = f"{V1_PREFIX}{_path(widget.widget)}/installs"
+            return self.service.get(path, shapes.INSTALLS, {"days": days})
+        except MissingError:
+            return None
+
+    def read_origin(self, widget: WidgetName) -> dict[str, str]:
+        """Return an empty result: a service does not show the origin of its copies."""
+        return {}
+
+    def find_updates(self, sdk: str, installed: Sequence[object], before: str | None) -> list[Json]:
+        """Return the updates of installed versions, among those published before a time."""
+        parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}
+        if before is not None:
+            parameters["before"] = before
+        response = self.service.get(f"{V1_PREFIX}updates", shapes.UPDATES, parameters)
+        items: list[Json] = response["updates"]
+        return items
+
+
+def _listed_widget(summary: Json) -> Json:
+    """Return a search result as `widget-catalog list --json` prints it."""
+    latest = summary["latestVersion"] or dict.fromkeys(
+        ("version", "deprecationMessage", "publishedAt")
+    )
+    widget = {key: value for key, value in summary.items() if key != "latestVersion"}
+    return {
+        **widget,
+        "listed": True,
+        "latestVersion": latest["version"],
+        "deprecationMessage": latest["deprecationMessage"],
+        "updatedAt": latest["publishedAt"],
+    }
+
+
+def _manifest_target(new: NewVersion) -> WidgetName:
+    """Return the version that the manifest names; raise DocumentError if it names none."""
+    manifest = check_keys(new.manifest)
+    try:
+        return WidgetName(
+            check_identifier(manifest.get("scope")),
+            check_new_name(manifest.get("name")),
+            check_version(manifest.get("version")),
+        )
+    except ValueError:
+        # This reports all other problems too.
+        build_document(new, new.url_template, None)
+        raise
+
+
+def _path(target: WidgetName) -> str:
+    """Return scope, name and version as a part of a path."""
+    return "/".join(quote(part, safe="") for part in target if part is not None)

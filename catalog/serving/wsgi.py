@@ -1,0 +1,201 @@
+"""WSGI: the environment of a request, the call of the application, and the head of the response."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from waitress.buffers import ReadOnlyFileBasedBuffer
+from waitress.channel import ClientDisconnected
+from waitress.utilities import build_http_date
+
+from .. import CORS_HEADERS, ENDPOINT, V1_PREFIX
+from ..domain.permissions import REJECTED_BODY
+from ..domain.request_kinds import KIND
+from .http_parser import HttpError, HttpRequest
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+
+INTERNAL_ERROR = HttpError("500 Internal Server Error", "Internal server error.")
+RETRY_AFTER = ("Retry-After", "5")
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+
+Headers = list[tuple[str, str]]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class HttpResponse:
+    """A complete response. Files and bodies in memory are sent as the client reads them."""
+
+    status: str
+    headers: Headers
+    body: Sequence[bytes] | ReadOnlyFileBasedBuffer
+    # The client for the access log: the address that a trusted proxy forwards, if there is one.
+    client: str = ""
+    endpoint: str | None = None
+
+    @property
+    def length(self) -> int:
+        """The number of bytes of the body."""
+        if isinstance(self.body, ReadOnlyFileBasedBuffer):
+            return len(self.body)
+        return sum(map(len, self.body))
+
+    def close(self) -> None:
+        """Close the file of the response, if there is one."""
+        if isinstance(self.body, ReadOnlyFileBasedBuffer):
+            self.body.close()
+
+
+@dataclass(eq=False)
+class Task:
+    """A complete request. Threads try to handle it in turn, until one of them responds."""
+
+    # Sends the response over the connection; only the I/O thread may call it. None closes the
+    # connection without a response.
+    respond: Callable[["Task", HttpResponse | None], None]
+    # Returns whether the client can no longer receive a response.
+    is_abandoned: Callable[[], bool]
+    # The part of the WSGI environment that all requests of the connection share.
+    environ: "WSGIEnvironment"
+    request: HttpRequest
+    # The client address, for fair queueing.
+    client: str
+    queued_at: float = 0.0
+
+    def run(self, application: "WSGIApplication") -> HttpResponse | None:
+        """Run the application; return None to close the connection without a response.
+
+        Raise DeadlineExceeded if this thread has no more time for the request.
+        """
+        environ = self._environ()
+        try:
+            response = call(application, environ)
+        except ClientDisconnected:
+            return None
+        except Exception:
+            logger.exception("%s %a failed.", self.request.method, self.request.path)
+            return error_response(self.request, INTERNAL_ERROR)
+        response.client = environ["REMOTE_ADDR"]
+        response.endpoint = environ.get(ENDPOINT)
+        return response
+
+    def _environ(self) -> "WSGIEnvironment":
+        request = self.request
+        request.body.seek(0)
+        environ = {
+            **self.environ,
+            "REQUEST_METHOD": request.method,
+            "SERVER_PROTOCOL": f"HTTP/{request.version}",
+            "PATH_INFO": request.path,
+            "REQUEST_URI": request.request_uri,
+            "QUERY_STRING": request.query,
+            "wsgi.input": request.body,
+            "wsgi.errors": sys.stderr,
+            KIND: request.kind,
+            **request.headers,
+        }
+        if request.rejected_body:
+            environ[REJECTED_BODY] = request.rejected_body
+        return environ
+
+
+def listener_environ(name: str, port: str) -> "WSGIEnvironment":
+    """Return the part of the environment that all requests of a listener share."""
+    return {
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": name,
+        "SERVER_PORT": port,
+        "SERVER_SOFTWARE": "waitress",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.file_wrapper": ReadOnlyFileBasedBuffer,
+        # The input ends where the body ends.
+        "wsgi.input_terminated": True,
+    }
+
+
+def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> HttpResponse:
+    """Return the whole response of the application."""
+    started: list[tuple[str, Headers]] = []
+
+    def start_response(status: str, headers: Headers, error: object = None) -> Callable[..., None]:
+        started.append((status, headers))
+        return written.append
+
+    written: list[bytes] = []
+    body = application(environ, start_response)
+    if isinstance(body, ReadOnlyFileBasedBuffer):
+        body.prepare()
+        return HttpResponse(*started[-1], body)
+    try:
+        pieces = [*written, *body]
+    finally:
+        if close := getattr(body, "close", None):
+            close()
+    return HttpResponse(*started[-1], pieces)
+
+
+def error_response(request: HttpRequest, error: HttpError) -> HttpResponse:
+    """Return an error of the server in the format of the API's errors."""
+    headers = [("Content-Type", "application/json"), NOSNIFF]
+    if is_for_v1(request.first_line.decode("latin-1")):
+        headers += [*CORS_HEADERS.items(), ("Cache-Control", "no-cache")]
+    if error.status.startswith("503"):
+        headers.append(RETRY_AFTER)
+    body = json.dumps({"error": error.message}).encode() + b"\n"
+    headers.append(("Content-Length", str(len(body))))
+    return HttpResponse(error.status, headers, [body])
+
+
+def describe_server() -> HttpResponse:
+    """Return the response to OPTIONS *: the methods of the server as a whole."""
+    headers = [("Allow", "GET, HEAD, PATCH, POST, PUT, OPTIONS"), NOSNIFF, ("Content-Length", "0")]
+    return HttpResponse("200 OK", headers, [])
+
+
+def is_for_v1(line: str) -> bool:
+    """Return whether the target of a request line is a path of the public API."""
+    target = line.partition(" ")[2]
+    if not target.startswith("/"):
+        # The target can be an absolute URL, of which only the path matters.
+        target = "/" + target.partition("://")[2].partition("/")[2]
+    return f"/{unquote(target).lstrip('/')}".startswith(V1_PREFIX)
+
+
+# Recomputed once per second.
+http_date = lru_cache(1)(build_http_date)
+
+
+def build_head(
+    request: HttpRequest, response: HttpResponse, *, is_last: bool
+) -> tuple[bytes, bool]:
+    """Return the head of the response, and whether the connection is closed after it."""
+    names = {name.lower() for name, _ in response.headers}
+    lines = [f"HTTP/{request.version} {response.status}"]
+    lines += [f"{name}: {value}" for name, value in response.headers]
+    has_body = response.status[:3] not in ("204", "304")
+    if has_body and request.method != "HEAD" and "content-length" not in names:
+        lines.append(f"Content-Length: {response.length}")
+    if "date" not in names:
+        lines.append(f"Date: {http_date(int(time.time()))}")
+    options = request.headers.get("HTTP_CONNECTION", "").lower().replace(" ", "").split(",")
+    closes = is_last or request.is_cut_off or "close" in options
+    if request.version == "1.0" and not closes:
+        closes = "keep-alive" not in options
+        if not closes:
+            lines.append("Connection: Keep-Alive")
+    if closes:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1"), closes

@@ -1,0 +1,1 @@
+"""The stored bundles and pictures: their files."""

@@ -1,0 +1,107 @@
+"""A database file and its WAL: their paths, whether they exist, and may be written."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from .sqlite import DatabaseError
+
+# Device and inode number.
+FileId = tuple[int, int]
+
+
+def wal_path(path: Path) -> Path:
+    """Return the path of the WAL of the database at the path."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def shm_path(path: Path) -> Path:
+    """Return the path of the WAL index, the memory that all connections share."""
+    return path.with_name(f"{path.name}-shm")
+
+
+def remove_wal(path: Path) -> None:
+    """Remove the WAL of a file that is gone: SQLite would apply it to the next file at the path."""
+    wal_path(path).unlink(missing_ok=True)
+    shm_path(path).unlink(missing_ok=True)
+
+
+def follow_links(path: Path) -> list[Path]:
+    """Return the path and, if it is a link, every path that it leads to; the last is the file."""
+    paths = [path]
+    # The kernel follows no more than 40 links.
+    while paths[-1].is_symlink() and len(paths) <= 40:
+        paths.append(paths[-1].parent / os.readlink(paths[-1]))
+    return paths
+
+
+def entry_id(path: Path) -> FileId | None:
+    """Return what identifies the file or link at the path; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def file_id(path: str | os.PathLike[str]) -> FileId | None:
+    """Return what identifies the file at the path; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def file_exists(path: Path, name: str) -> bool:
+    """Return whether there is a file at the path that is not empty."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise DatabaseError(f"{name} cannot be accessed: {error.strerror}.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise DatabaseError(f"{name} is not a file.")
+    return status.st_size > 0
+
+
+def is_in_wal_mode(path: Path) -> bool:
+    """Return whether the header of the file says that it is used with a WAL."""
+    with path.open("rb") as file:
+        return file.read(20)[18:19] == b"\2"
+
+
+def is_deleted(opened: FileId | None) -> bool:
+    """Return whether a file that this process has open has no name any more."""
+    for name in os.listdir("/dev/fd"):
+        # The descriptor with which the directory is read is closed already.
+        with suppress(OSError):
+            status = os.fstat(int(name))
+            if (status.st_dev, status.st_ino) == opened:
+                return status.st_nlink == 0
+    return False
+
+
+def missing_permission(path: Path) -> str | None:
+    """Return which permission to write to the file is missing; SQLite does not say it."""
+    for file in (path, wal_path(path), shm_path(path)):
+        if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
+            return _read_only(file) or f"this user may not read and write {file.name}"
+    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
+        return (
+            _read_only(path.parent)
+            or "this user may not write to its directory, where SQLite creates the WAL"
+        )
+    return None
+
+
+def _read_only(path: Path) -> str | None:
+    """Return what to do if the file system is read-only; ProtectSystem= of systemd makes it so."""
+    if not os.statvfs(path).f_flag & os.ST_RDONLY:
+        return None
+    return (
+        "its file system is read-only (EROFS). In a unit of systemd, name the directory in"
+        " ReadWritePaths="
+    )

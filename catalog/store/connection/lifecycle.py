@@ -1,0 +1,129 @@
+"""The whole content of a database file: its schema, copies of it, and what replaces it."""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from ...system.atomic_files import atomic_replace
+from ..schema.migrations import rebuild_tables
+from ..schema.schema import (
+    APPLICATION_ID,
+    OLD_SCHEMA_VERSION,
+    SCHEMA_VERSION,
+    schema_statements,
+    schema_version,
+)
+from .file_paths import remove_wal
+from .sqlite import DatabaseError, begin_write, check_integrity, connect, database_uri
+from .transaction import Actor, Transaction
+
+logger = logging.getLogger(__name__)
+
+
+def check_schema(connection: sqlite3.Connection, name: str) -> int:
+    """Return the schema version of the file; raise DatabaseError if this release cannot use it."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    version = schema_version(connection)
+    if application_id != APPLICATION_ID:
+        raise DatabaseError(f"{name} is a SQLite file, but not one of a widget catalog.")
+    if version not in (OLD_SCHEMA_VERSION, SCHEMA_VERSION):
+        raise DatabaseError(
+            f"{name} has schema version {version}, and this release reads versions "
+            f"{OLD_SCHEMA_VERSION} and {SCHEMA_VERSION}. Run export with the release that wrote "
+            "the file, and import with this one."
+        )
+    return version
+
+
+def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> None:
+    """Create a new file, a catalog with the content that the function adds."""
+    path.touch(mode=0o600)
+    with closing(connect(path, "mode=rw")) as connection:
+        connection.execute("BEGIN")
+        for statement in schema_statements():
+            connection.execute(statement)
+        if fill:
+            transaction = Transaction(connection)
+            fill(transaction)
+            transaction.finish()
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
+    """Write what the connection sees to the target, verified, complete or not at all."""
+    with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
+        connection.backup(copy)
+        # Without a WAL, the copy can be read from a read-only directory.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        check_integrity(copy)
+        remove_wal(target)
+
+
+def copy_to_new_file(connection: sqlite3.Connection, target: Path) -> None:
+    """Write what the connection sees to a new file; raise FileExistsError if there is one."""
+    target.touch(mode=0o600, exist_ok=False)
+    with closing(connect(target, "mode=rw")) as copy:
+        connection.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+        check_integrity(copy)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Migrate the file to this release's schema, after copying it; on failure, change nothing."""
+    try:
+        # Lock the file first: nothing may be written after the copy.
+        connection.execute("BEGIN IMMEDIATE")
+        version = schema_version(connection)
+        if version == SCHEMA_VERSION:
+            # Another process has migrated it.
+            return
+        copy = path.with_name(f"{path.name}.schema-{version}")
+        # Through another connection: backup() would wait for the transaction of this one.
+        with closing(connect(path, "mode=ro")) as reader:
+            copy_to_file(reader, copy)
+        rebuild_tables(connection)
+        connection.execute("COMMIT")
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DatabaseError(f"{path} cannot be migrated and is unchanged: {reason}.") from error
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    change = f"from schema version {version} to {SCHEMA_VERSION}"
+    logger.warning("Migrated %s %s. The old file was copied to %s.", path, change, copy)
+
+
+COUNT_ALL = """
+SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
+"""
+
+
+def replace_content(
+    connection: sqlite3.Connection,
+    source: Path,
+    actor: Actor,
+    action: str,
+    *,
+    keeps_history: bool,
+    on_wait: Callable[[], None] | None = None,
+) -> None:
+    """Replace the content by that of another file, and record the action in the audit log.
+
+    rebuild_tables() says what stays.
+    """
+    connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
+    try:
+        begin_write(connection, on_wait)
+        rebuild_tables(connection, "source", keeps_history=keeps_history)
+        transaction = Transaction(connection, actor)
+        (counts,) = transaction.read(COUNT_ALL)
+        transaction.record(action, after=dict(counts))
+        transaction.finish()
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute("DETACH source")

@@ -1,0 +1,135 @@
+"""The connections with which threads read the database, one for each thread."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .database_file import DatabaseFile
+from .sqlite import BUSY_TIMEOUT_MS, Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
+from .transaction import Values
+
+# With SQLite's default of 2 MB, reading pages takes a sixth of the time of a new search.
+IO_THREAD_CACHE_KIB = 32_000
+# Steps of SQLite between two checks of the deadline: about 50 microseconds and 5 milliseconds. Each
+# check needs the GIL, so frequent checks in the pools would slow down the I/O thread.
+IO_THREAD_STEPS = 1_000
+POOL_STEPS = 100_000
+
+
+class ThreadConnection(threading.local):
+    """The connection with which the current thread reads."""
+
+    connection: Connection | None = None
+
+
+class Readers(DatabaseFile):
+    """The database file with a connection for each thread that reads it.
+
+    A thread opens its connection when it first reads, and keeps it: opening one costs 0.24 ms, a
+    query from 6 microseconds. The I/O thread never waits: where it would have to, WouldBlock is
+    raised, and the request starts again in another thread.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    ) -> None:
+        super().__init__(path, busy_timeout_ms=busy_timeout_ms)
+        self._thread = ThreadConnection()
+        # The connections of all threads, by thread, for close(). A new thread may get the number of
+        # a thread that has ended; then the connection of the latter is closed.
+        self._readers: dict[int, Connection] = {}
+        # See Connection.counts.
+        self._counts: dict[object, tuple[int, Any]] = {}
+
+    def reader(self) -> Connection:
+        """Return this thread's connection for reading; each statement sees the latest commit."""
+        self.deadline.check()
+        return self._thread.connection or self._open_reader()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection on which every statement sees the same snapshot of the catalog."""
+        connection = self.reader()
+        with snapshot(connection):
+            yield connection
+
+    def fetch(self, sql: str, values: Values) -> list[sqlite3.Row]:
+        """Return the rows of a statement."""
+        return fetch_all(self.reader(), sql, values)
+
+    def mark_io_thread(self) -> None:
+        """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
+        self.deadline.on_io_thread = True
+        # An open connection has a busy timeout.
+        if self._thread.connection:
+            self._thread.connection.close()
+            self._thread.connection = None
+
+    def _open_reader(self) -> Connection:
+        if not self._writer:
+            # Opening the file may have to wait for a lock.
+            if self.deadline.on_io_thread:
+                raise WouldBlock
+            if parameters := self._read_only_parameters():
+                return self._open_unchanged(parameters)
+            with self.deadline.holding(self._write_lock):
+                self._open_writer()
+        # Otherwise SQLite would open another file, or create a new WAL.
+        self.check_in_place()
+        try:
+            connection = self._connect("mode=rw")
+            # This opens the WAL.
+            connection.data_version()
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+        # Another process may have replaced the file in between.
+        self.check_in_place()
+        return self._use(connection)
+
+    def _open_unchanged(self, parameters: str) -> Connection:
+        """Open a file without changing it, such as a backup."""
+        try:
+            connection = self._connect(parameters)
+            self._check_version(connection, may_migrate=False)
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+        return self._use(connection)
+
+    def _connect(self, parameters: str) -> Connection:
+        """Open a connection that only reads, until the deadline of its thread."""
+        on_io_thread = self.deadline.on_io_thread
+        timeout = 0 if on_io_thread else self._busy_timeout_ms
+        try:
+            connection = connect(self.path, parameters, timeout)
+        except sqlite3.OperationalError as error:
+            if on_io_thread and is_busy(error):
+                raise WouldBlock from error
+            raise
+        connection.on_io_thread = on_io_thread
+        connection.counts = self._counts
+        fetch_all(connection, "PRAGMA query_only = ON")
+        if on_io_thread:
+            fetch_all(connection, f"PRAGMA cache_size = -{IO_THREAD_CACHE_KIB}")
+        steps = IO_THREAD_STEPS if on_io_thread else POOL_STEPS
+        connection.set_progress_handler(self.deadline.is_past, steps)
+        connection.is_past_deadline = self.deadline.is_past
+        return connection
+
+    def _use(self, connection: Connection) -> Connection:
+        """Make this the connection of the current thread, and return it."""
+        self._thread.connection = connection
+        self._readers[threading.get_ident()] = connection
+        return connection
+
+    def close(self) -> None:
+        """Close the connections of all threads; the next use opens new ones."""
+        with self._write_lock:
+            # Copied in one step: another thread may open its connection meanwhile.
+            for connection in list(self._readers.values()):
+                connection.close()
+            self._readers.clear()
+            self._close_writer()
+            self._thread = ThreadConnection()

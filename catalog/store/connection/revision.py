@@ -1,0 +1,34 @@
+"""The revision of the catalog: two counters that tell whether a response is still current."""
+
+import sqlite3
+from typing import NamedTuple
+
+from .sqlite import fetch_one
+
+SELECT_REVISION = "SELECT content, downloads FROM revision"
+
+
+class Revision(NamedTuple):
+    """The revision of the catalog, as in the table revision; both numbers only grow."""
+
+    # Counts the transactions that changed what a response may show.
+    content: int
+    # Counts the installs.
+    downloads: int
+
+    def has_reached(self, other: "Revision") -> bool:
+        """Return whether the other revision is not newer than this one."""
+        return self.content >= other.content and self.downloads >= other.downloads
+
+
+def read_revision(connection: sqlite3.Connection) -> Revision:
+    """Return the revision that the connection sees."""
+    return Revision(*fetch_one(connection, SELECT_REVISION))
+
+
+def find_revision(connection: sqlite3.Connection) -> Revision | None:
+    """Return the revision that the connection sees; None if the database is not a catalog."""
+    try:
+        return read_revision(connection)
+    except sqlite3.Error:
+        return None

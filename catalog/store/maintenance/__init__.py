@@ -1,0 +1,1 @@
+"""Maintenance of a whole catalog: checks and backups."""

@@ -1,0 +1,105 @@
+"""The check of all bundles and pictures, and which bundles are missing."""
+
+from collections.abc import Collection, Iterator
+
+from ...domain.messages import quoted
+from ..bundles.bundles import GZIP_SUFFIX, BundleError, Bundles
+from ..bundles.compressed import verify_compressed
+from ..connection.database import Database
+from ..read.selection import IS_SELECTED
+from ..write.stored_bundles import StoredBundle, bundle_path
+from .readable_rows import read_pictures, read_rows
+
+STORED_BUNDLES = """
+SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
+JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL
+ORDER BY scope, name, version
+"""
+
+
+def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
+    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
+    wrong = dict(_wrong_bundles(bundles))
+    for sha256, problem in wrong.items():
+        yield f"Bundle {sha256} in {bundles.name}: {problem}."
+    for sha256 in bundles.hashes():
+        try:
+            verify_compressed(bundles, sha256)
+        except BundleError as error:
+            yield (
+                f"Compressed bundle {sha256}{GZIP_SUFFIX} in {bundles.name}: {error}; delete it, "
+                "and the next request writes it again."
+            )
+    for *columns, path in read_rows(database, STORED_BUNDLES):
+        bundle = StoredBundle(*columns)
+        version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
+        if path.removesuffix(f"?sha256={bundle.sha256}") != bundle_path(bundle):
+            yield f"{version}: bundle_path is {quoted(path)}, but its bundle is not served there."
+        if bundle.sha256 in wrong:
+            yield f"{version}: its bundle {bundle.sha256} has the wrong bytes."
+        elif not bundles.has(bundle.sha256, bundle.size):
+            yield (
+                f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
+                f"{bundles.name}."
+            )
+    for widget, picture in read_pictures(database):
+        sha256 = picture["sha256Hash"]
+        if sha256 not in wrong and bundles.has(sha256) and not bundles.has_picture(picture):
+            yield f"{widget}: {sha256} is not the picture that it describes, and is not shown."
+
+
+EXTERNAL_BUNDLES = """
+SELECT scope, name, version, sha256_hash, bundle_size, bundle_url FROM version
+JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NULL
+ORDER BY scope, name, precedence
+"""
+
+
+def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
+    """Return a sentence for each version whose bundleUrl is at this service and not found there."""
+    for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
+        bundle = StoredBundle(*columns)
+        if url == f"{base_url}{bundle_path(bundle)}":
+            yield (
+                f"{bundle.scope}/{bundle.name}: version {bundle.version}: its bundleUrl names this "
+                f"catalog, which does not store its bundle {bundle.sha256}."
+            )
+
+
+def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
+    """Return the versions whose bundle should be here and is not; their content is not read."""
+    return [
+        f"{scope}/{name}@{version}"
+        for scope, name, version, sha256, size, _ in read_rows(database, STORED_BUNDLES)
+        if not bundles.has(sha256, size)
+    ]
+
+
+ELSEWHERE = f"""
+SELECT scope || '/' || name || '@' || version, sha256_hash
+FROM version JOIN widget ON widget.id = widget_id
+WHERE listed AND bundle_path IS NULL AND {IS_SELECTED}
+ORDER BY scope, name, precedence
+"""
+
+
+def find_elsewhere(
+    database: Database, paths: str | None = None, packed: Collection[str] = ()
+) -> list[str]:
+    """Return the versions of listed widgets whose bundleUrl points elsewhere.
+
+    Of a pack: of selected widgets, whose bundles are not among the packed ones.
+    """
+    rows = database.fetch(ELSEWHERE, {"paths": paths})
+    return [version for version, sha256 in rows if sha256 not in packed]
+
+
+def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
+    for sha256 in bundles.hashes():
+        try:
+            with bundles.open_verified(sha256):
+                pass
+        except BundleError as error:
+            yield sha256, str(error)

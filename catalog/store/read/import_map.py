@@ -1,0 +1,113 @@
+"""Import maps: for the widgets that a dashboard loads, the URL and the integrity of each bundle."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...domain.messages import quoted
+from ...domain.semver_ranges import is_version
+from ..connection.sqlite import Connection, fetch_one
+from .candidates import Candidates, parse_candidates
+from .parameters import ParameterError, check_repeated, require_compat_sdk
+
+MAX_WIDGETS = 100
+
+
+class RequestedWidget(NamedTuple):
+    """A widget of an import map; without a version, the newest candidate is loaded."""
+
+    scope: str
+    name: str
+    version: str | None
+
+    @property
+    def path(self) -> str:
+        """The name by which a dashboard imports the widget."""
+        return f"{self.scope}/{self.name}"
+
+
+class ImportMapQuery(NamedTuple):
+    """The widgets of an import map, and the versions among which it chooses."""
+
+    widgets: tuple[RequestedWidget, ...]
+    candidates: Candidates
+
+
+def parse_import_map(parameters: Mapping[str, str], widgets: Sequence[str]) -> ImportMapQuery:
+    """Return the query of these parameters; raise ParameterError."""
+    require_compat_sdk(parameters.get("compatSdk"))
+    candidates = parse_candidates(parameters)
+    requested = tuple(map(_parse_widget, widgets))
+    check_repeated("widget", [each.path for each in requested], MAX_WIDGETS)
+    return ImportMapQuery(requested, candidates)
+
+
+def _parse_widget(text: str) -> RequestedWidget:
+    path, _, version = text.rpartition("@")
+    if "/" not in path:
+        # An @ in the scope does not begin a version.
+        path, version = text, ""
+    scope, _, name = path.partition("/")
+    if not scope or not name or "/" in name or (path != text and not is_version(version)):
+        raise ParameterError(
+            "widget must be scope/name or scope/name@version such as acme/clock@1.0.0, "
+            f"not {quoted(text)}; a + in it must be sent as %2B."
+        )
+    return RequestedWidget(scope, name, version or None)
+
+
+# One JSON text with an array for each requested widget, in the order of the request: whether the
+# widget is listed, then the bundle URL and the hash of the version to load. The URL is a path if
+# this service stores the bundle.
+BUNDLES = """
+SELECT content, (
+    SELECT json_group_array(json_array(is_listed, bundle_url, sha256_hash)) FROM (
+        SELECT widget.id IS NOT NULL AS is_listed,
+            coalesce(bundle_path, bundle_url) AS bundle_url, sha256_hash
+        FROM json_each(:widgets) AS item
+        LEFT JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1 AND listed
+        LEFT JOIN version ON version.id = iif(item.value ->> 2 IS NULL, {newest}, (
+            SELECT id FROM version AS named
+            WHERE named.widget_id = widget.id AND named.version = item.value ->> 2))
+        ORDER BY item.key))
+FROM revision
+"""
+
+
+def find_import_map(
+    connection: Connection, query: ImportMapQuery, public_url: str
+) -> tuple[int, bytes]:
+    """Return the revision of the catalog, and the JSON of the response."""
+    statement = BUNDLES.format(newest=query.candidates.newest("id", "widget.id"))
+    values = {"widgets": json.dumps(query.widgets), **query.candidates.values}
+    content, text = fetch_one(connection, statement, values)
+    imports: dict[str, str] = {}
+    integrity: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
+    for widget, (is_listed, url, sha256) in zip(query.widgets, json.loads(text), strict=True):
+        if url is None:
+            unavailable[widget.path] = _explain(widget, query.candidates, is_listed=is_listed)
+            continue
+        url = public_url + url if url.startswith("/") else url
+        expected = f"sha256-{b64encode(bytes.fromhex(sha256)).decode()}"
+        if integrity.setdefault(url, expected) == expected:
+            imports[widget.path] = url
+        else:
+            unavailable[widget.path] = (
+                f"Another widget in this map has a different hash for the same bundle URL, {url}."
+            )
+    response = {"imports": imports, "integrity": integrity}
+    # A browser warns of a key that it does not know.
+    response |= {"unavailable": unavailable} if unavailable else {}
+    body = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
+    return content, f"{body}\n".encode()
+
+
+def _explain(widget: RequestedWidget, candidates: Candidates, *, is_listed: bool) -> str:
+    """Return why no version of a widget can be loaded."""
+    if not is_listed:
+        return f"There is no widget {quoted(widget.path)}."
+    if widget.version is not None:
+        return f"There is no version {quoted(f'{widget.path}@{widget.version}')}."
+    return candidates.explain_none(widget.path)

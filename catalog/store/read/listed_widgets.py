@@ -1,0 +1,101 @@
+"""Listed widgets as the pages show them."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+
+from ...domain.documents import Json
+from ..connection.sqlite import fetch_all, fetch_one
+from . import json_sql
+
+LISTED_WIDGET = f"""
+SELECT id, {json_sql.WIDGET} FROM widget WHERE scope = :scope AND name = :name AND listed
+"""
+
+
+def find_listed_widget(
+    connection: sqlite3.Connection, scope: str, name: str
+) -> tuple[int, Json] | None:
+    """Return the id and the JSON of a widget, without its versions; None if it is not listed."""
+    row = fetch_one(connection, LISTED_WIDGET, {"scope": scope, "name": name})
+    return (row[0], json.loads(row[1])) if row else None
+
+
+TITLES = """
+SELECT scope, name, display_name AS displayName, icon
+FROM json_each(:names) AS item
+JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
+WHERE listed
+"""
+
+
+def find_titles(
+    connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], sqlite3.Row]:
+    """Return the display name and icon of each listed widget, by its scope and name."""
+    rows = fetch_all(connection, TITLES, {"names": json.dumps(list(names))})
+    return {(row["scope"], row["name"]): row for row in rows}
+
+
+PICTURES = """
+SELECT given.key, picture FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+CROSS JOIN about ON widget_id = widget.id
+WHERE picture IS NOT NULL
+"""
+
+
+def find_pictures(
+    connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
+) -> dict[int, Json]:
+    """Return the pictures that these widgets have, by the position of the widget."""
+    rows = fetch_all(connection, PICTURES, {"names": json.dumps(list(names))})
+    return {position: json.loads(text) for position, text in rows}
+
+
+# How many widgets with a keyword, or with the same permissions, are compared to find similar ones.
+MAX_COMPARED = 100
+_TITLE = "widget.scope, widget.name, display_name AS displayName, icon, description"
+MORE_IN_SCOPE = f"""
+SELECT {_TITLE} FROM listing CROSS JOIN widget ON id = widget_id
+WHERE listing.scope = :scope AND widget_id <> :widget_id
+ORDER BY downloads DESC, listing.name LIMIT :limit
+"""
+# Having no permissions does not make widgets similar. The index listing_filters begins with
+# permissions.
+SIMILAR = f"""
+WITH own AS (SELECT permissions, scope FROM listing WHERE widget_id = :widget_id),
+candidate (widget_id, shared) AS (
+    SELECT listing.widget_id, 1 FROM listing_keyword AS given CROSS JOIN listing
+    ON listing.widget_id IN (
+        SELECT widget_id FROM listing_keyword WHERE keyword = given.keyword LIMIT :max_compared)
+    WHERE given.widget_id = :widget_id
+    UNION ALL
+    SELECT * FROM (
+        SELECT widget_id, 0 FROM listing INDEXED BY listing_filters
+        WHERE permissions = (SELECT permissions FROM own) AND permissions NOT IN ('[]', 'null')
+            AND scope <> (SELECT scope FROM own)
+        LIMIT :max_compared)
+)
+SELECT {_TITLE} FROM candidate CROSS JOIN listing USING (widget_id)
+CROSS JOIN widget ON widget.id = listing.widget_id
+WHERE listing.scope <> (SELECT scope FROM own)
+GROUP BY listing.widget_id
+ORDER BY sum(shared) DESC, downloads DESC, listing.scope, listing.name LIMIT :limit
+"""
+
+
+def find_more_in_scope(
+    connection: sqlite3.Connection, widget_id: int, scope: str, limit: int
+) -> list[sqlite3.Row]:
+    """Return the most installed other widgets of the same scope."""
+    values = {"widget_id": widget_id, "scope": scope, "limit": limit}
+    return fetch_all(connection, MORE_IN_SCOPE, values)
+
+
+def find_similar_widgets(
+    connection: sqlite3.Connection, widget_id: int, limit: int
+) -> list[sqlite3.Row]:
+    """Return widgets of other scopes with the same keywords, then with the same permissions."""
+    values = {"widget_id": widget_id, "max_compared": MAX_COMPARED, "limit": limit}
+    return fetch_all(connection, SIMILAR, values)

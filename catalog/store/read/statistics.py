@@ -1,0 +1,70 @@
+"""The size of the catalog, for /api/stats and for metrics."""
+
+import sqlite3
+
+from ..connection.sqlite import fetch_one
+from .lookup import Read
+
+# The recursive part reads one entry of an index for each scope. The sum of all counters can exceed
+# SQLite's integers; total() is exact up to 2^53.
+STATISTICS = """
+WITH RECURSIVE each_scope (scope) AS (
+    SELECT min(scope) FROM listing
+    UNION ALL
+    SELECT (SELECT min(scope) FROM listing WHERE scope > each_scope.scope)
+    FROM each_scope WHERE scope IS NOT NULL
+)
+SELECT (SELECT count(scope) FROM each_scope) AS scopes,
+       (SELECT count(*) FROM listing) AS widgets,
+       (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions,
+       CAST(total(downloads) AS INTEGER) AS downloads,
+       (SELECT count(*) FROM listing WHERE official = 1) AS official
+FROM listing WHERE downloads > 0
+"""
+
+
+def read_statistics(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the numbers of scopes, listed widgets, versions, installs and official widgets."""
+    return dict(fetch_one(connection, STATISTICS))
+
+
+COUNT_LISTED = """
+SELECT (SELECT count(*) FROM listing) AS widgets,
+       (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions
+"""
+
+
+def count_listed(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the number of listed widgets, and of their versions."""
+    widgets, versions = fetch_one(connection, COUNT_LISTED)
+    return widgets, versions
+
+
+# The newest version and the newest widget, for a warning about an older pack.
+NEWEST_TIME = """
+SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
+           coalesce((SELECT max(created_at) FROM widget), ''))
+"""
+
+
+def find_newest_time(connection: sqlite3.Connection) -> str:
+    """Return when the newest version or widget was added; empty if there is none."""
+    (time,) = fetch_one(connection, NEWEST_TIME)
+    return str(time)
+
+
+LAST_PUBLISHED = "SELECT max(published_at) FROM version"
+
+
+def find_last_published(read: Read) -> str | None:
+    """Return the latest publishedAt of all versions; None if there are none."""
+    ((time,),) = read(LAST_PUBLISHED, {})
+    return time and str(time)
+
+
+ANY_WIDGET = "SELECT 1 FROM widget LIMIT 1"
+
+
+def check_readable(connection: sqlite3.Connection) -> None:
+    """Read a row, so that a file that cannot be read raises an error."""
+    fetch_one(connection, ANY_WIDGET)

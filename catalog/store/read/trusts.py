@@ -1,0 +1,53 @@
+"""Trusts: which issuers of id tokens the catalog trusts, and for which jobs."""
+
+import json
+import sqlite3
+
+from ...domain.documents import Json
+from ...domain.permissions import Access
+from ...domain.trusts import Trust
+from .lookup import Read
+
+_TRUSTS = "SELECT * FROM trust WHERE removed_at IS NULL"
+LIST_TRUSTS = f"{_TRUSTS} ORDER BY name"
+FIND_BY_ISSUER = f"{_TRUSTS} AND issuer = :issuer ORDER BY name"
+FIND_TRUST = f"{_TRUSTS} AND name = :name"
+
+
+def list_trusts(read: Read) -> list[Trust]:
+    """Return all trusts by name."""
+    return [_trust(row) for row in read(LIST_TRUSTS, {})]
+
+
+def find_by_issuer(read: Read, issuer: object) -> list[Trust]:
+    """Return the trusts of an issuer by name."""
+    if not isinstance(issuer, str):
+        return []
+    return [_trust(row) for row in read(FIND_BY_ISSUER, {"issuer": issuer})]
+
+
+def find_trust(read: Read, name: str) -> Trust | None:
+    """Return the trust with this name, or None."""
+    rows = read(FIND_TRUST, {"name": name})
+    return _trust(rows[0]) if rows else None
+
+
+def _trust(row: sqlite3.Row) -> Trust:
+    access = Access(*(json.loads(row[key]) for key in Access._fields))
+    values = {key: row[key] for key in Trust._fields if key not in ("claims", "access")}
+    return Trust(**values, claims=json.loads(row["claims"]), access=access)
+
+
+def describe_trust(trust: Trust) -> Json:
+    """Return a trust as the audit log and `trust list --json` show it."""
+    return {
+        "trust": trust.name,
+        "issuer": trust.issuer,
+        "claims": trust.claims,
+        "scopes": trust.access.scopes,
+        "widgets": trust.access.widgets,
+        "permissions": trust.access.permissions,
+        "minutes": trust.minutes,
+        "hasKeys": trust.jwks is not None,
+        "hasAuthority": trust.ca is not None,
+    }

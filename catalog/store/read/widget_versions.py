@@ -1,0 +1,143 @@
+"""The versions of one widget, one page at a time: a widget can have thousands."""
+
+import json
+import sqlite3
+
+from ...domain.documents import Json
+from ..connection.sqlite import fetch_one
+from .candidates import NEWEST_FIRST, RUNS_ON_SDK
+
+# The longest texts in a row of the version table and in a comparison; the page of a version shows
+# the whole text.
+MAX_REASON = 300  # characters
+MAX_NOTE = 2_000  # characters
+MAX_NOTES = 50
+
+HISTORY = """
+SELECT count(*) AS total, min(published_at) AS first FROM version WHERE widget_id = :widget_id
+"""
+
+
+def read_history(connection: sqlite3.Connection, widget_id: int) -> sqlite3.Row:
+    """Return how many versions a widget has, and when the first one was published."""
+    history: sqlite3.Row = fetch_one(connection, HISTORY, {"widget_id": widget_id})
+    return history
+
+
+IS_SUPPORTED = """
+SELECT EXISTS (
+    SELECT 1 FROM version
+    WHERE widget_id = :widget_id AND yanked = 0 AND deprecation_message IS NULL)
+"""
+
+
+def is_supported(connection: sqlite3.Connection, widget_id: int) -> bool:
+    """Return whether a widget has a version that is neither yanked nor deprecated."""
+    return bool(fetch_one(connection, IS_SUPPORTED, {"widget_id": widget_id})[0])
+
+
+# The filter of the version table; :sdk is the key of an SDK, or NULL.
+_FILTER = f"""
+widget_id = :widget_id
+AND (NOT :only_stable OR yanked = 0 AND instr(precedence, '-') = 0)
+AND (NOT :only_compatible OR yanked = 0 AND {RUNS_ON_SDK})
+"""
+COUNT_VERSIONS = f"SELECT count(*) FROM version WHERE {_FILTER}"
+
+
+def count_versions(connection: sqlite3.Connection, shown: Json) -> int:
+    """Return how many versions the filter admits."""
+    (count,) = fetch_one(connection, COUNT_VERSIONS, shown)
+    return int(count)
+
+
+VERSION_ROWS = f"""
+SELECT json_group_array(json(text)) FROM (
+    SELECT json_object(
+        'version', version, 'publishedAt', published_at,
+        'yanked', json(iif(yanked, 'true', 'false')),
+        'yankedReason', substr(yanked_reason, 1, :max_text),
+        'deprecationMessage', substr(deprecation_message, 1, :max_text),
+        'sdkVersion', sdk_version,
+        'isCompatible', json(iif(yanked = 0 AND {RUNS_ON_SDK}, 'true', 'false'))
+    ) AS text
+    FROM version WHERE {_FILTER}
+    ORDER BY {NEWEST_FIRST} LIMIT :limit OFFSET :offset)
+"""
+
+
+def list_versions(
+    connection: sqlite3.Connection, shown: Json, *, limit: int, offset: int
+) -> list[Json]:
+    """Return a page of the versions that the filter admits, newest first."""
+    values = {**shown, "limit": limit, "offset": offset, "max_text": MAX_REASON}
+    (text,) = fetch_one(connection, VERSION_ROWS, values)
+    rows: list[Json] = json.loads(text)
+    return rows
+
+
+NUMBERS = f"""
+SELECT json_group_array(version) FROM (
+    SELECT version FROM version WHERE widget_id = :widget_id
+    ORDER BY {NEWEST_FIRST} LIMIT :limit)
+"""
+
+
+def list_numbers(connection: sqlite3.Connection, widget_id: int, limit: int) -> list[str]:
+    """Return the numbers of the newest versions of a widget."""
+    values = {"widget_id": widget_id, "limit": limit}
+    numbers: list[str] = json.loads(fetch_one(connection, NUMBERS, values)[0])
+    return numbers
+
+
+_KEY = """(
+    SELECT published_at, precedence, version FROM version
+    WHERE widget_id = :widget_id AND version = :{number})
+"""
+_NEIGHBOUR = f"""
+SELECT json_object('version', version, 'permissions', json(permissions)) FROM version
+WHERE widget_id = :widget_id {{condition}}
+    AND (published_at, precedence, version) {{comparison}} {_KEY.format(number="version")}
+ORDER BY {{order}} LIMIT 1
+"""
+OLDER = _NEIGHBOUR.format(condition="", comparison="<", order=NEWEST_FIRST)
+OLDER_AVAILABLE = _NEIGHBOUR.format(condition="AND yanked = 0", comparison="<", order=NEWEST_FIRST)
+NEWER = _NEIGHBOUR.format(condition="", comparison=">", order=NEWEST_FIRST.replace(" DESC", ""))
+
+
+def find_neighbour(
+    connection: sqlite3.Connection, statement: str, widget_id: int, version: str
+) -> Json | None:
+    """Return the number and permissions of the version next to this one.
+
+    The statement is OLDER, OLDER_AVAILABLE or NEWER.
+    """
+    values = {"widget_id": widget_id, "version": version}
+    row = fetch_one(connection, statement, values)
+    return json.loads(row[0]) if row else None
+
+
+NOTES_AFTER = f"""
+SELECT json_group_array(json(text)) FROM (
+    SELECT json_object('version', version, 'publishedAt', published_at,
+        'yanked', json(iif(yanked, 'true', 'false')), 'deprecationMessage', deprecation_message,
+        'releaseNotes', substr(release_notes, 1, :max_text),
+        'hasMoreNotes', json(iif(length(release_notes) > :max_text, 'true', 'false'))) AS text
+    FROM version WHERE widget_id = :widget_id
+        AND (published_at, precedence, version) > {_KEY.format(number="older")}
+        AND (published_at, precedence, version) <= {_KEY.format(number="newer")}
+    ORDER BY {NEWEST_FIRST} LIMIT :limit)
+"""
+
+
+def list_notes(
+    connection: sqlite3.Connection, widget_id: int, older: str, newer: str
+) -> list[Json]:
+    """Return the notes of the newest versions after the older one, up to the newer one.
+
+    If there are more than MAX_NOTES, the list has one extra entry.
+    """
+    values = {"widget_id": widget_id, "older": older, "newer": newer}
+    values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}
+    notes: list[Json] = json.loads(fetch_one(connection, NOTES_AFTER, values)[0])
+    return notes

@@ -1,0 +1,45 @@
+"""The bundles of an import whose files are here already, for example after a rollback."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ...domain.documents import Document
+from ..bundles.bundles import BundleError, Bundles
+from ..connection.database import Database
+from ..read.stored_bundles import stored_hashes
+from .stored_bundles import StoredBundle, stored_bundles
+
+
+class BundleFiles:
+    """The files in the directory of bundles, as they are when an import begins to write."""
+
+    def __init__(self, database: Database, bundles: Bundles) -> None:
+        self._bundles = bundles
+        self._hashes = set(bundles.hashes())
+        # Files whose content is known. Those of stored bundles were verified when they were stored.
+        self._is_valid: dict[str, bool] = {}
+        if self._hashes:
+            with database.read() as connection:
+                self._is_valid = dict.fromkeys(stored_hashes(connection), True)
+
+    @contextmanager
+    def locked(self, documents: Iterable[Document]) -> Iterator[list[StoredBundle]]:
+        """Yield the versions whose bundles are here; nothing removes these files in the block."""
+        versions = [each for document in documents for each in stored_bundles(document)]
+        valid = [each for each in versions if each.sha256 in self._hashes and self._verify(each)]
+        if not valid:
+            yield []
+            return
+        with self._bundles.locked():
+            yield [each for each in valid if self._bundles.has(each.sha256, each.size)]
+
+    def _verify(self, bundle: StoredBundle) -> bool:
+        """Return whether the content of the file has its hash; read each file once."""
+        sha256 = bundle.sha256
+        if sha256 not in self._is_valid:
+            try:
+                with self._bundles.open_verified(sha256):
+                    self._is_valid[sha256] = True
+            except (BundleError, OSError):
+                self._is_valid[sha256] = False
+        return self._is_valid[sha256]

@@ -1,0 +1,100 @@
+"""The demo catalog: seed/demo.jsonl with bundles, pictures and recent installs."""
+
+import json
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+from ...domain.documents import Document
+from ...system.data_files import DataFileError, find_data_file
+from ..bundles.bundles import Bundles
+from ..bundles.compressed import compress_bundle
+from ..connection.database import Database
+from ..connection.transaction import Transaction
+from .about import picture_file
+from .documents import put_documents
+from .stored_bundles import register_bundles, stored_bundles
+
+# The bundle of every widget that has no module in seed/bundles. seed/demo.jsonl has the size and
+# the hash of each bundle.
+BUNDLE = """\
+// A widget of the demo catalog. It shows its own name and version.
+export const name = "NAME";
+export const version = "VERSION";
+
+export function mount(element) {
+  element.textContent = `${name} ${version}`;
+}
+"""
+# The last days have installs, which are part of the counts in seed/demo.jsonl.
+INSTALL_DAYS = 84
+# How fast the installs of a widget grow, in percent a week
+GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
+INSTALLS = """
+FROM json_each(:installs) AS item
+JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
+"""
+INSTALL_STATEMENTS = (
+    "INSERT INTO install_day SELECT widget.id, item.value ->> 2 AS day, sum(item.value ->> 4)"
+    f" {INSTALLS} GROUP BY widget.id, day",
+    "INSERT INTO install_version"
+    " SELECT widget.id, item.value ->> 3 AS version, sum(item.value ->> 4)"
+    f" {INSTALLS} GROUP BY widget.id, version",
+)
+
+
+def create_demo(
+    database: Database, bundles: Bundles, documents: Sequence[Document], day: int | None = None
+) -> None:
+    """Create the database with the documents of the demo catalog, and store its bundles.
+
+    With the number of a day, it has installs of the weeks up to this day.
+    """
+    stored = [bundle for document in documents for bundle in stored_bundles(document)]
+
+    def fill(transaction: Transaction) -> None:
+        # The catalog exists only with all its bundles.
+        with bundles.writing():
+            for each in stored:
+                content = demo_bundle(each.scope, each.name, each.version)
+                # Syncing each of them would take a second on a slow disk.
+                bundles.add(each.sha256, each.size, [content], durable=False)
+                compress_bundle(bundles, each.sha256, durable=False)
+            for document in documents:
+                if document.about and document.about["picture"]:
+                    path = f"seed/pictures/{document.path.replace('/', '-')}.webp"
+                    picture = picture_file(find_data_file(path).read_bytes())
+                    bundles.add(picture.sha256, picture.size, picture.content, durable=False)
+        put_documents(transaction, documents)
+        register_bundles(transaction, stored)
+        if day is not None:
+            rows = [row for document in documents for row in demo_installs(document, day)]
+            for statement in INSTALL_STATEMENTS:
+                transaction.execute(statement, {"installs": json.dumps(rows)})
+
+    database.create(fill)
+
+
+def demo_bundle(scope: str, name: str, version: str) -> bytes:
+    """Return the bundle of a version: a module of seed/bundles, or the one that most share."""
+    try:
+        source = find_data_file(f"seed/bundles/{scope}-{name}.js").read_text("utf-8")
+    except DataFileError:
+        source = BUNDLE.replace("NAME", f"{scope}/{name}")
+    return source.replace("VERSION", version).encode()
+
+
+def demo_installs(document: Document, last: int) -> Iterator[tuple[str, str, int, str, int]]:
+    """Yield the installs of a widget up to this day: scope, name, day, version and number."""
+    scope, name = document.widget["scope"], document.widget["name"]
+    available = [row["version"] for row in document.versions if not row["yanked"]]
+    usual = (document.widget["download_count"] or 0) // 500
+    growth = GROWTHS[crc32(name.encode()) % len(GROWTHS)]
+    for ago in range(INSTALL_DAYS):
+        day = last - ago
+        # Weekends have fewer installs (day 0 was a Thursday), and days differ.
+        percent = (65 if day % 7 in (2, 3) else 100) + crc32(f"{name}{ago // 3}".encode()) % 30
+        installs = usual * percent * (100 * 7 - growth * ago) // (100 * 100 * 7)
+        older = installs // 4
+        for version, part in zip(available, (installs - older, older), strict=False):
+            if part:
+                yield scope, name, day, version, part

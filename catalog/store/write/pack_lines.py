@@ -1,0 +1,27 @@
+"""Writes the lines of a pack beside the catalog: the origin of copies, and deleted versions."""
+
+from collections.abc import Iterable
+
+from ..connection.transaction import Transaction, Values
+from ..schema.derived import ADD_BUNDLE_HASHES
+
+PUT_MIRRORED_LINE = """
+INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
+SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scope AND name = :name
+"""
+PUT_DELETED_LINE = """
+INSERT INTO deleted_version (scope, name, version, sha256_hash)
+VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
+"""
+
+
+def put_mirrored_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
+    """Write the parsed lines of mirrored.jsonl."""
+    transaction.execute_many(PUT_MIRRORED_LINE, lines)
+    # The bundles were registered like those of local widgets before.
+    transaction.execute(ADD_BUNDLE_HASHES)
+
+
+def put_deleted_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
+    """Write the parsed lines of deleted.jsonl."""
+    transaction.execute_many(PUT_DELETED_LINE, lines)

@@ -1,0 +1,209 @@
+"""Files that are replaced as a whole or not at all, even if the process is killed."""
+
+import errno
+import fcntl
+import itertools
+import math
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+SCRATCH_PREFIX = ".widget-catalog-"
+SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
+# A process that waits for a lock tries this often.
+LOCK_INTERVAL = 0.05  # seconds
+
+
+@contextmanager
+def atomic_replace(target: Path) -> Iterator[Path]:
+    """Create a file for the block to write, which replaces the target if the block succeeds.
+
+    Only the owner may read and write the new file, whatever it replaces. If the target is a link,
+    the link itself is replaced: another user may have put it there.
+    """
+    with scratch_directory(target.parent) as directory:
+        new = directory / "new"
+        new.touch(mode=0o600)
+        yield new
+        replace_file(new, target)
+
+
+def replace_file(new: Path, target: Path) -> None:
+    """Replace the target by a new file, in one step that survives a crash."""
+    with open(new, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(new, target)
+    sync_directory(target.parent)
+
+
+def is_special(path: Path) -> bool:
+    """Return whether the path is a device, a pipe or the like, which must not be replaced.
+
+    /dev/stdout is a link, perhaps to a regular file, and must not be replaced either.
+    """
+    if path.exists() and not path.is_file():
+        return True
+    top, *rest = Path(os.path.abspath(path)).parts[1:] or [""]
+    # Shared memory, /dev/shm, is a file system for regular files.
+    return top in ("dev", "proc") and rest[:1] != ["shm"]
+
+
+@contextmanager
+def locked_new_file(target: Path) -> Iterator[None]:
+    """Let no other process that calls this create the file in the block, which replaces it.
+
+    Until then the file is empty. Raise FileExistsError if there is one that is not.
+    """
+    with open(target, "ab", opener=partial(os.open, mode=0o600)) as file:
+        # Some network file systems cannot lock a file: there, nothing is locked.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_size > 0 or not _is_at_path(target, file.fileno()):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        yield
+
+
+def find_unused(path: Path) -> Path:
+    """Return the path if there is nothing, else the first free one with a number from 2 on."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([path], numbered) if not os.path.lexists(each))
+
+
+def keep_file(path: Path, name: Path) -> None:
+    """Give the file a second name; it keeps its first one."""
+    with scratch_directory(name.parent) as directory:
+        kept = directory / "kept"
+        try:
+            os.link(path, kept)
+        except OSError:
+            # The file system has no hard links.
+            shutil.copy2(path, kept)
+        replace_file(kept, name)
+
+
+@contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """Create a directory for incomplete files, and remove it with its content after the block.
+
+    A process that is killed leaves its directory behind. The next call with the same parent removes
+    it. A process locks its directory, so those in use stay.
+    """
+    _remove_abandoned(parent)
+    directory, descriptor = _create_locked(parent)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _create_locked(parent: Path) -> tuple[Path, int]:
+    while True:
+        directory = Path(tempfile.mkdtemp(dir=parent, prefix=SCRATCH_PREFIX))
+        # Before it is locked, another process may remove it as abandoned. Then create another one.
+        with suppress(FileNotFoundError):
+            descriptor = _open_directory(directory)
+            if _lock(descriptor) is not False and _is_at_path(directory, descriptor):
+                return directory, descriptor
+            os.close(descriptor)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    for name in filter(SCRATCH_NAME.fullmatch, names):
+        # If it cannot be opened, it is not a directory, or it belongs to another user.
+        with suppress(OSError):
+            descriptor = _open_directory(parent / name)
+            try:
+                is_own = os.fstat(descriptor).st_uid == os.geteuid()
+                if is_own and _lock(descriptor):
+                    shutil.rmtree(parent / name, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _open_directory(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Try to lock the directory; return False if another process holds the lock.
+
+    Return None if the file system cannot lock directories.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_at_path(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def locked_directory(
+    directory: Path, timeout: float = math.inf, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Let no other process that calls this change the directory in the block.
+
+    If another one does, call on_wait and wait; raise TimeoutError after that many seconds. Some
+    network file systems cannot lock a directory: there, nothing is locked.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        end = time.monotonic() + timeout
+        is_waiting = False
+        while _lock(descriptor) is False:
+            if not is_waiting and on_wait:
+                on_wait()
+            is_waiting = True
+            if time.monotonic() >= end:
+                reason = f"another command has locked it for {timeout:.0f} seconds; try again"
+                raise TimeoutError(errno.ETIMEDOUT, reason, str(directory))
+            time.sleep(LOCK_INTERVAL)
+        yield
+    finally:
+        # This releases the lock. The kernel does the same when the process ends or is killed.
+        os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames in the directory survive a loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_size(path: Path) -> int:
+    """Return the bytes of a file, 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def drop_from_memory(file: BinaryIO) -> None:
+    """Write the file to the disk, and let the next read take it from there, not from memory."""
+    os.fsync(file.fileno())
+    # Some systems lack this call, and some file systems ignore it.
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

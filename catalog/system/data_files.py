@@ -1,0 +1,22 @@
+"""Files that the service reads and that are not code, such as schema.sql."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+
+
+class DataFileError(Exception):
+    """A file of the installation is missing; the message names it and says what to do."""
+
+
+def find_data_file(name: str) -> Path:
+    """Return the path of a file; raise DataFileError if it is missing.
+
+    It is in the package or, as schema.sql and the demo catalog of a checkout, beside it.
+    """
+    for path in (PACKAGE / name, PACKAGE.parent / name):
+        if path.is_file():
+            return path
+    raise DataFileError(
+        f"This installation of the widget catalog is incomplete: {name} is missing. Reinstall it."
+    )

@@ -1,0 +1,65 @@
+"""The keys with which issuers sign id tokens, cached."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..domain.documents import Json
+from ..domain.trusts import IssuerError
+
+# An unknown key id, which anybody can send, must not make the service flood the issuer.
+MIN_INTERVAL = 60  # seconds between two fetches from an issuer
+
+
+class CachedKeys(NamedTuple):
+    """The keys of an issuer, and the time of the clock at which they expire."""
+
+    keys: list[Json]
+    expires: float
+
+    def has(self, key_id: object) -> bool:
+        return any(key.get("kid") == key_id for key in self.keys)
+
+
+NO_KEYS = CachedKeys([], 0)
+
+
+class IssuerKeys:
+    """The keys of all issuers. Thread-safe; a fetch keeps other callers waiting."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By issuer and certificates.
+        self._cached: dict[tuple[str, str | None], CachedKeys] = {}
+        self._next_fetch: dict[tuple[str, str | None], float] = {}
+
+    def find(self, issuer: str, ca: str | None, key_id: object) -> list[Json]:
+        """Return the keys of an issuer; raise IssuerError if they are unknown or expired.
+
+        They are fetched if they have expired, or if none of them has the id.
+        """
+        # Imported here because few services have a trust.
+        from .issuer_requests import fetch_keys
+
+        source = (issuer, ca)
+        with self._lock:
+            now = self._clock()
+            cached = self._cached.get(source, NO_KEYS)
+            is_valid = now < cached.expires
+            if is_valid and cached.has(key_id):
+                return cached.keys
+            if now < self._next_fetch.get(source, now):
+                if is_valid:
+                    return cached.keys
+                raise IssuerError(f"The keys of the issuer {issuer} were not available just now.")
+            self._next_fetch[source] = now + MIN_INTERVAL
+            try:
+                keys, age = fetch_keys(issuer, ca)
+            except IssuerError:
+                if is_valid:
+                    return cached.keys
+                raise
+            self._cached[source] = CachedKeys(keys, now + age)
+            return keys

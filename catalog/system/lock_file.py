@@ -1,0 +1,43 @@
+"""A lock file: it lets one process at a time do something that takes long."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Hold the lock at the path for the block; raise BlockingIOError if another process holds it.
+
+    The kernel releases the lock when the process ends or is killed. Some network file systems
+    cannot lock a file: there, nothing is locked.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:
+                yield
+                return
+            # The process that held the lock may have removed the file before this one locked it.
+            if _is_at_path(path, descriptor):
+                try:
+                    yield
+                finally:
+                    with suppress(FileNotFoundError):
+                        os.unlink(path)
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at_path(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,33 @@
+"""TLS for requests to other services."""
+
+import ssl
+
+
+class CertificatesError(Exception):
+    """A file has no certificates that can be read; the message names it, without a full stop."""
+
+
+class PemText(str):
+    """Certificates in PEM form, in place of the name of their file."""
+
+
+def create_context(ca: str | None) -> ssl.SSLContext:
+    """Return a context that trusts the certificates of the system, and those in a PEM file."""
+    context = ssl.create_default_context()
+    # Ignore the common name: only the alternative names of a certificate count.
+    context.hostname_checks_common_name = False
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        if isinstance(ca, PemText):
+            context.load_verify_locations(cadata=str(ca))
+        elif ca:
+            context.load_verify_locations(ca)
+    except OSError as error:
+        raise CertificatesError(f"{ca} is not a PEM file of certificates") from error
+    return context
+
+
+def describe_refusal(error: ssl.SSLCertVerificationError) -> str:
+    """Return why the certificate of a server was refused, as the end of a sentence."""
+    cause = error.verify_message.rstrip(".")
+    return f"its certificate is not valid: {cause}; --ca is for a private authority"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -24,12 +25,7 @@ HOST = "widgets.example"
 PREFIX = "/catalog"
 MAIN, CACHE = "widget-catalog.conf", ("widget-catalog-cache.conf", "cache-locations.conf")
 # Replaced in every file of nginx: three installs in a burst, and a validity that no test outlasts.
-TEST_LIMITS = {
-    "rate=1r/s": "rate=1r/m",
-    "burst=60": "burst=2",
-    "client_header_timeout 10s": "client_header_timeout 1s",
-    "widget_catalog_connections 200": "widget_catalog_connections 20",
-}
+TEST_LIMITS = {"rate=1r/s": "rate=1r/m", "burst=60": "burst=2"}
 TEST_VALIDITY = {"200 404 60s;": "200 404 1h;", "200 404 1s;": "200 404 1h;"}
 # Tests send another address of the client with this header.
 CLIENT_ADDRESS = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
@@ -185,12 +181,13 @@ def nginx(
     more: str = "",
     snippets: tuple[str, ...] = (),
     host: str = "$server_name",
+    limits: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Proxy]:
     """Run nginx with the files of deploy/ before a port or socket, with other addresses and limits.
 
     A name with "cache" has the edge cache, one with "prefix" the path prefix. Snippets are further
     files for the server, more is configuration for the http block, host what the service takes for
-    its host. Without nginx the test is skipped.
+    its host, limits texts of the main file to replace. Without nginx the test is skipped.
     """
     program = find_program("nginx")
     make_certificate(directory)
@@ -213,6 +210,7 @@ def nginx(
             "127.0.0.1:8080": address,
             "X-Forwarded-Host $server_name;": f"X-Forwarded-Host {host};",
             **TEST_LIMITS,
+            **limits,
         },
     )
     if is_cache:

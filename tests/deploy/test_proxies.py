@@ -405,9 +405,10 @@ def test_the_addresses_of_an_ipv6_network_count_as_one_client(proxy: Proxy) -> N
     assert [install_from(proxy, each) for each in addresses] == [200, 200, 200, 429, 200]
 
 
-@only_nginx
-def test_nginx_closes_connections_that_send_nothing(proxy: Proxy) -> None:
+def test_nginx_closes_connections_that_send_nothing(origin: Origin, tmp_path: Path) -> None:
+    limits = {"client_header_timeout 10s": "client_header_timeout 2s"}
     with (
+        reverse_proxies.nginx(tmp_path, origin.port, limits=limits) as proxy,
         socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as silent,
         socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection,
         trusting(proxy.certificate).wrap_socket(
@@ -426,15 +427,18 @@ def test_a_large_id_token_reaches_the_service(proxy: Proxy, origin: Origin) -> N
     assert origin.requests() == ["POST /api/session 403"]
 
 
-@only_nginx
-def test_one_client_has_a_limited_number_of_requests_at_a_time(proxy: Proxy) -> None:
+def test_one_client_has_a_limited_number_of_requests_at_a_time(
+    origin: Origin, tmp_path: Path
+) -> None:
     head = (
-        f"POST {proxy.prefix}/updates HTTP/1.1\r\n"
+        f"POST {reverse_proxies.PREFIX}/updates HTTP/1.1\r\n"
         f"Host: {reverse_proxies.HOST}\r\nX-Test-Address: 198.51.100.30\r\n"
         "Content-Length: 9\r\n\r\n"
     )
+    limits = {"widget_catalog_connections 200": "widget_catalog_connections 3"}
     with ExitStack() as stack:
-        for _ in range(20):
+        proxy = stack.enter_context(reverse_proxies.nginx(tmp_path, origin.port, limits=limits))
+        for _ in range(3):
             plain = stack.enter_context(
                 socket.create_connection(("127.0.0.1", proxy.port), timeout=30)
             )

@@ -60,8 +60,8 @@ def check_is_local(widget: sqlite3.Row) -> None:
 
 # Leave out the long texts.
 FIND_VERSIONS = f"""
-SELECT version.id, published_at, precedence, version, yanked, yanked_reason, deprecation_message,
-    sha256_hash, sdk_version
+SELECT version.id, widget_id, published_at, precedence, version, yanked, yanked_reason,
+    deprecation_message, sha256_hash, sdk_version
 FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name
 ORDER BY {NEWEST_FIRST}

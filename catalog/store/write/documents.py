@@ -16,6 +16,7 @@ from ..connection.transaction import Transaction
 from ..schema.derived import REMOVE_UNUSED_RANGES, add_ranges, folded_columns
 from .about import changed_columns, find_about_rows, put_about
 from .moderation import (
+    FORGET_ETAGS,
     STATE_KEYS,
     record_listing,
     remove_versions,
@@ -77,12 +78,6 @@ STORED_VERSIONS = f"""
 SELECT id, widget_id, {_column_list(VERSION_COLUMNS)} FROM version
 WHERE widget_id IN (SELECT value FROM json_each(:ids))
   AND (:numbers IS NULL OR version IN (SELECT value FROM json_each(:numbers)))
-"""
-
-
-# Without its ETag, the next run of the mirror fetches a copy again and restores it.
-FORGET_COPIES_ETAGS = """
-UPDATE mirrored SET etag = NULL WHERE widget_id IN (SELECT value FROM json_each(:ids))
 """
 
 
@@ -166,7 +161,7 @@ def put_documents(
         ids = [each.stored.widget["id"] for each in changes if each.stored and each.is_needed]
         # A statement without effect would raise the revision too.
         if ids:
-            transaction.execute(FORGET_COPIES_ETAGS, {"ids": json.dumps(ids)})
+            transaction.execute(FORGET_ETAGS, {"ids": json.dumps(ids)})
     return PutResult(
         added={str(change.target) for change in changes if change.stored is None},
         changed=changed,

@@ -249,8 +249,7 @@ REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:i
 REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
 # Without its ETag, the next run of the mirror fetches a copy again and restores it.
 FORGET_ETAGS = """
-UPDATE mirrored SET etag = NULL WHERE widget_id IN (
-    SELECT widget_id FROM version WHERE id IN (SELECT value FROM json_each(:ids)))
+UPDATE mirrored SET etag = NULL WHERE widget_id IN (SELECT value FROM json_each(:ids))
 """
 
 
@@ -274,8 +273,9 @@ def remove_versions(
     for version, row in versions.items():
         before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
         transaction.record(action, version, before=before)
-    ids = {"ids": json.dumps([row["id"] for row in versions.values()])}
     if action != "mirror":
-        transaction.execute(FORGET_ETAGS, ids)
-    transaction.execute(REMOVE_VERSIONS, ids)
+        widgets = {row["widget_id"] for row in versions.values()}
+        transaction.execute(FORGET_ETAGS, {"ids": json.dumps([*widgets])})
+    ids = [row["id"] for row in versions.values()]
+    transaction.execute(REMOVE_VERSIONS, {"ids": json.dumps(ids)})
     transaction.execute(REMOVE_UNUSED_RANGES)

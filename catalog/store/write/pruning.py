@@ -91,7 +91,8 @@ def _batches(widgets: Iterable[tuple[WidgetName, int]]) -> Iterator[list[WidgetN
 
 
 REMOVED_VERSIONS = """
-SELECT scope, name, version.id, version, sha256_hash, yanked, yanked_reason, deprecation_message
+SELECT scope, name, version.id, widget_id, version, sha256_hash, yanked, yanked_reason,
+    deprecation_message
 FROM json_each(:names) AS given
 CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 CROSS JOIN version ON widget_id = widget.id AND version = given.value ->> 2

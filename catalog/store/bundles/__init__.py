@@ -1,1 +1,1 @@
-"""The stored bundles and pictures: their files."""
+"""The files of the stored bundles and pictures."""

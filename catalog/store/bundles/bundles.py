@@ -18,8 +18,8 @@ GZIP_SUFFIX = ".gz"
 # The names of compressed bundles and of incomplete files.
 COMPRESSED_NAME = re.compile("[0-9a-f]{64}[.]gz")
 PARTIAL_NAME = re.compile("[0-9a-f]{64}([.][a-z0-9_]+[.]gz)?[.]partial")
-# How long a command waits for others, which lock the directory while they move a batch of bundles
-# into place.
+# How long a command waits for other processes: each locks the directory while it moves a batch of
+# bundles into place.
 LOCK_TIMEOUT = 60  # seconds
 
 
@@ -40,7 +40,7 @@ class Bundles:
 
     def path(self, sha256: str) -> Path:
         """Return the path of the bundle with this hash, whether or not it exists."""
-        # Nothing but a hash may become part of a path.
+        # Only a valid hash may become part of a path.
         if not HASH.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.directory / sha256
@@ -152,7 +152,7 @@ class Bundles:
     def sync(self) -> None:
         """Make added bundles survive a power failure; call it before a version names them.
 
-        Call it once for many bundles: it takes as long as storing a bundle.
+        One call for many bundles takes about as long as storing a single bundle.
         """
         sync_directory(self.directory)
 
@@ -171,7 +171,7 @@ class Bundles:
             yield file
 
     def remove(self, sha256: str) -> None:
-        """Remove the bundle and its compressed form; no version may name the bundle any more."""
+        """Remove the bundle and its compressed form; no version may refer to it any more."""
         self.path(sha256).unlink(missing_ok=True)
         self.gzip_path(sha256).unlink(missing_ok=True)
 

@@ -50,7 +50,7 @@ def compress_bundle(
     durable: bool = True,
     check: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Store the compressed form of the bundle if it needs one; return whether that was done.
+    """Store the compressed form of the bundle if it needs one; return whether it was stored.
 
     The compressed form is optional: it is not created if the disk is full or the bundle is damaged.
     No lock is needed, since the file gets its name when it is complete. check() is called before
@@ -80,7 +80,7 @@ def compress_bundle(
 
 
 def _write(plain_path: Path, sha256: str, file: BinaryIO, check: Callable[[], None]) -> bool:
-    """Write the compressed form, nothing if it is not smaller; return whether the hash matches."""
+    """Write the compressed form if it is smaller; return whether the hash matches."""
     digest, compressor = hashlib.sha256(), zlib.compressobj(LEVEL, wbits=GZIP_FORMAT)
     with plain_path.open("rb") as plain:
         while chunk := plain.read(CHUNK):

@@ -1,1 +1,1 @@
-"""Connections to the database: reads, transactions, and the cluster instead of a file."""
+"""Connections to the database, transactions, and the cluster that can replace the file."""

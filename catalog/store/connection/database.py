@@ -28,8 +28,8 @@ from .sqlite import (
 from .transaction import Actor, Transaction, Values
 from .write_counts import WriteCounts
 
-# While another process holds the write lock, queued writes wait one after another. So each waits
-# for the rest of the busy timeout since it arrived, and at least this long.
+# While another process holds the write lock, queued writes wait one after another. Each write waits
+# for the rest of its busy timeout, which starts when the write arrives, and for at least this long.
 STALLED_BUSY_TIMEOUT_MS = 5
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Database(Readers):
     All methods may be called by any thread.
     """
 
-    # Whether other processes write the file, on several machines; see cluster.py.
+    # Whether processes on several machines write to the file; see cluster.py.
     is_cluster = False
     # Threads that can write at the same time.
     writer_threads = 1
@@ -55,15 +55,15 @@ class Database(Readers):
         self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> None:
         super().__init__(path, busy_timeout_ms=busy_timeout_ms)
-        # Called once when a write has waited a second for another process. A command sets it, and
-        # then waits for up to a minute; a request does not.
+        # Called once when a write has waited a second for another process. Commands set it, and
+        # then wait for up to a minute; requests do not set it.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
         # Whether a request has read a damaged part of the file. Others may still succeed.
         self.is_damaged = False
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
-        # Whether the state of the file made the last call of execute() fail, which counts installs.
+        # Whether the last call of execute(), which counts installs, failed because of the file.
         self._has_failed = False
 
     def transact(
@@ -73,10 +73,11 @@ class Database(Readers):
         *,
         dry_run: bool = False,
     ) -> T:
-        """Run the function in one transaction, all of it or nothing, and return its result.
+        """Run the function in one transaction and return its result.
 
-        The function reads, decides, writes and records. It may run again, so it has no other
-        effects. A dry run ends with a rollback.
+        The transaction commits completely or not at all. The function reads, decides, writes and
+        records. It may run more than once, so it must not have other effects. A dry run ends with a
+        rollback.
         """
 
         def run() -> T:
@@ -133,7 +134,7 @@ class Database(Readers):
                 set_busy_timeout(writer, self._busy_timeout_ms)
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
-        """Write; if the disk is full, once more after a checkpoint, which frees the WAL."""
+        """Write; if the disk is full, retry once after a checkpoint, which frees the WAL."""
         try:
             return write()
         except sqlite3.OperationalError as error:
@@ -155,7 +156,7 @@ class Database(Readers):
         return not self._has_failed
 
     def check_writes(self) -> None:
-        """Raise if the file made the last install fail, and cannot be written now either."""
+        """Raise if the last install failed because of the file and it still cannot be written."""
         self.check_in_place()
         if not self._has_failed:
             return
@@ -166,8 +167,8 @@ class Database(Readers):
         self._has_failed = False
 
     def log_error(self, effect: str, error: Exception) -> None:
-        """Log that an error of a request had this effect; that the file is damaged, only once."""
-        # The cause is that of a DatabaseError, if the file cannot be opened.
+        """Log an error of a request and its effect; log only once that the file is damaged."""
+        # If the file cannot be opened, the SQLite error is the cause of a DatabaseError.
         if not (is_damage(error) or is_damage(error.__cause__)):
             logger.error("%s: %s", effect, error)
         elif not self.is_damaged:
@@ -181,7 +182,7 @@ class Database(Readers):
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another file in one transaction: see lifecycle.py."""
+        """Replace the catalog with the content of another file in one transaction."""
         with self._writing() as writer:
             replace_content(
                 writer,
@@ -193,12 +194,12 @@ class Database(Readers):
             )
 
     def replace_pages(self, source: sqlite3.Connection) -> None:
-        """Replace everything in the file by a database of the same schema, for a test.
+        """Replace everything in the file with a database of the same schema, for a test.
 
-        This and what is written later would not survive a power failure.
+        Neither this change nor any later write would survive a power failure.
         """
         with self._writing() as connection:
             connection.execute("PRAGMA synchronous = OFF")
             source.backup(connection)
-            # A cached response is valid for its revision, which must not be used again.
+            # Cached responses are valid for their revision, so no revision may be used twice.
             set_new_revision(connection)

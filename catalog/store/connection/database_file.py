@@ -1,4 +1,4 @@
-"""The file of the database: how it is created, opened, migrated, replaced and closed."""
+"""The database file: how it is created, opened, migrated, replaced and closed."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseFile:
-    """The database file, opened by one connection that writes and is closed last."""
+    """The database file, opened by one writer connection, which is closed last."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
@@ -45,15 +45,15 @@ class DatabaseFile:
         # Held by the thread that writes or opens the file.
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
-        # The file, the links that lead to it, its WAL and the WAL index, as they were when the file
-        # was opened. A link in place of the file would make the next process use another WAL.
+        # The identities of the file, the links to it, its WAL and the WAL index when the file was
+        # opened. A link in place of the file would make the next process use another WAL.
         self._opened: dict[Path, FileId | None] = {}
-        # The last of these links leads to this path.
+        # The file to which the last of these links points.
         self._opened_file = self.path
 
     @property
     def real_path(self) -> Path:
-        """The path of the file itself, to which SQLite appends -wal, if the path is a link."""
+        """The path of the file after following links; SQLite appends -wal to this path."""
         return Path(os.path.realpath(self.path))
 
     @property
@@ -66,11 +66,11 @@ class DatabaseFile:
         return file_exists(self.path, self.name)
 
     def is_same_file(self, path: Path) -> bool:
-        """Return whether there is a file at the path, and it is that of the catalog."""
+        """Return whether the path leads to the file of the catalog."""
         return path.exists() and self.path.exists() and path.samefile(self.path)
 
     def check_in_place(self) -> None:
-        """Raise DatabaseGoneError if an opened file is no longer at its path."""
+        """Raise DatabaseGoneError if the open file is no longer at its path."""
         for path, opened in self._opened.items():
             if entry_id(path) != opened:
                 is_wal = path in (wal_path(self._opened_file), shm_path(self._opened_file))
@@ -80,7 +80,7 @@ class DatabaseFile:
                 )
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
-        """Create the catalog with the content that the function adds, or no file at all."""
+        """Create the catalog with the content that the function adds; on failure, leave no file."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         path = self.real_path
@@ -97,21 +97,21 @@ class DatabaseFile:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
     def open_for_serving(self) -> None:
-        """Open the file, and migrate one of an earlier release; raise DatabaseError if it cannot.
+        """Open the file, and migrate a file of an earlier release; raise DatabaseError on failure.
 
-        A file that this user may not write is such an error.
+        It is also an error if this user cannot write to the file.
         """
         if self.exists() and (permission := missing_permission(self.real_path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
         self.migrate()
 
     def migrate(self) -> None:
-        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
+        """Migrate the file to the schema of this release, and keep a copy of the old file."""
         with self.deadline.holding(self._write_lock):
             self._open_writer(may_migrate=True)
 
     def _open_writer(self, *, may_migrate: bool = False) -> Connection:
-        """Return the connection that writes, and open the file; call with the write lock held."""
+        """Return the writer connection, and open the file; call with the write lock held."""
         if self._writer:
             return self._writer
         if not self.exists():
@@ -134,12 +134,12 @@ class DatabaseFile:
 
     def _prepare(self, writer: Connection, may_migrate: bool) -> None:
         version = self._check_version(writer, may_migrate=may_migrate)
-        # A backup is not in WAL mode.
+        # Backups are not in WAL mode.
         if writer.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             writer.execute("PRAGMA journal_mode = WAL")
         if version < SCHEMA_VERSION:
             migrate(writer, self.real_path)
-        # This opens the WAL.
+        # This statement opens the WAL.
         writer.data_version()
 
     def _check_version(self, connection: Connection, *, may_migrate: bool) -> int:
@@ -152,7 +152,7 @@ class DatabaseFile:
         return version
 
     def _read_only_parameters(self) -> str | None:
-        """Return how to open a file that is only read; None if it can be opened for writing too.
+        """Return the URI parameters for a file that must only be read; None if it may be written.
 
         A backup is not in WAL mode, and reading must not change its bytes. To read a file in WAL
         mode, SQLite creates a WAL, unless nothing can change the file.
@@ -185,7 +185,7 @@ class DatabaseFile:
         self._writer, self._opened = None, {}
 
     def _save_wal(self, writer: Connection) -> None:
-        """Write the WAL into the file that was opened: SQLite does so only if it is in place."""
+        """Write the WAL to the opened file: SQLite does this only if the file is in place."""
         try:
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
@@ -193,11 +193,11 @@ class DatabaseFile:
         file, wal = self._opened_file, wal_path(self._opened_file)
         is_replaced = entry_id(file) not in (self._opened[file], None)
         if is_replaced and entry_id(wal) == self._opened[wal]:
-            # SQLite would apply it to the file that is at the path now.
+            # SQLite would apply this WAL to the new file at the path.
             remove_wal(file)
 
     def _rescue(self, writer: Connection) -> None:
-        """Copy a file that was deleted beside its path: only this process can still read it."""
+        """Copy the deleted file to a path beside it: only this process can still read it."""
         file = self._opened_file
         if not is_deleted(self._opened[file]):
             return

@@ -1,8 +1,8 @@
-"""The deadline of each thread: how long it may work on a request, and wait for a lock.
+"""The deadline of each thread: how long it may work on a request or wait for a lock.
 
-A budget is in CPU time of the thread: on a busy machine, wall time says nothing about the cost of a
-request. When it is spent, another thread starts the request again, so a thread with a budget never
-waits for a lock. A final deadline is in wall time: the request fails when it has passed.
+A budget is CPU time of the thread: on a busy machine, wall time says nothing about the cost of a
+request. When the budget is spent, another thread restarts the request, so a thread with a budget
+never waits for a lock. A final deadline is in wall time: the request fails when it has passed.
 """
 
 import math
@@ -15,7 +15,7 @@ from .sqlite import DeadlineExceeded, WouldBlock
 
 
 class Deadline(threading.local):
-    """The deadline of the current thread; there is none until set() or set_budget() is called."""
+    """The deadline of the current thread, which set() or set_budget() sets."""
 
     _time = math.inf
     # The deadline in CPU time of the thread.
@@ -30,7 +30,7 @@ class Deadline(threading.local):
     arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
-        """Set the deadline, in seconds from now; at a final one the request fails with 503."""
+        """Set the deadline in seconds from now; if it is final, the request then fails with 503."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
         self._cpu_time, self.only_cached = math.inf, False
 
@@ -40,13 +40,13 @@ class Deadline(threading.local):
         self._cpu_time, self.only_cached = time.thread_time() + cpu_seconds, only_cached
 
     def extend(self, seconds: float) -> None:
-        """Move a final deadline to this many seconds from now, unless it is later already."""
+        """Move a final deadline to this many seconds from now, unless it is already later."""
         if self.is_final:
             self._time = max(self._time, time.monotonic() + seconds)
 
     @property
     def may_wait(self) -> bool:
-        """Whether this thread may wait for a lock; one with a budget leaves that to another."""
+        """Whether this thread may wait for a lock; a thread with a budget must not wait."""
         return not self.on_io_thread and self._cpu_time == math.inf
 
     def is_past(self) -> bool:

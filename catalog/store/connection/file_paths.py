@@ -1,4 +1,4 @@
-"""A database file and its WAL: their paths, whether they exist, and may be written."""
+"""The paths of a database file and its WAL, and whether these files exist and are writable."""
 
 import os
 import stat
@@ -17,27 +17,27 @@ def wal_path(path: Path) -> Path:
 
 
 def shm_path(path: Path) -> Path:
-    """Return the path of the WAL index, the memory that all connections share."""
+    """Return the path of the WAL index, the shared memory of all connections."""
     return path.with_name(f"{path.name}-shm")
 
 
 def remove_wal(path: Path) -> None:
-    """Remove the WAL of a file that is gone: SQLite would apply it to the next file at the path."""
+    """Remove the WAL of a file that is gone: SQLite would apply it to a new file at the path."""
     wal_path(path).unlink(missing_ok=True)
     shm_path(path).unlink(missing_ok=True)
 
 
 def follow_links(path: Path) -> list[Path]:
-    """Return the path and, if it is a link, every path that it leads to; the last is the file."""
+    """Return the path and, if it is a link, every path that it leads to; the file comes last."""
     paths = [path]
-    # The kernel follows no more than 40 links.
+    # The kernel follows at most 40 links.
     while paths[-1].is_symlink() and len(paths) <= 40:
         paths.append(paths[-1].parent / os.readlink(paths[-1]))
     return paths
 
 
 def entry_id(path: Path) -> FileId | None:
-    """Return what identifies the file or link at the path; None if there is none."""
+    """Return the identity of the file or link at the path; None if there is none."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -46,7 +46,7 @@ def entry_id(path: Path) -> FileId | None:
 
 
 def file_id(path: str | os.PathLike[str]) -> FileId | None:
-    """Return what identifies the file at the path; None if there is none."""
+    """Return the identity of the file at the path; None if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -74,9 +74,9 @@ def is_in_wal_mode(path: Path) -> bool:
 
 
 def is_deleted(opened: FileId | None) -> bool:
-    """Return whether a file that this process has open has no name any more."""
+    """Return whether a file that this process has open was deleted."""
     for name in os.listdir("/dev/fd"):
-        # The descriptor with which the directory is read is closed already.
+        # The list includes the descriptor that listdir() used, which is already closed.
         with suppress(OSError):
             status = os.fstat(int(name))
             if (status.st_dev, status.st_ino) == opened:
@@ -85,7 +85,7 @@ def is_deleted(opened: FileId | None) -> bool:
 
 
 def missing_permission(path: Path) -> str | None:
-    """Return which permission to write to the file is missing; SQLite does not say it."""
+    """Return which permission to write to the file is missing; SQLite does not report it."""
     for file in (path, wal_path(path), shm_path(path)):
         if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
             return _read_only(file) or f"this user may not read and write {file.name}"
@@ -98,7 +98,7 @@ def missing_permission(path: Path) -> str | None:
 
 
 def _read_only(path: Path) -> str | None:
-    """Return what to do if the file system is read-only; ProtectSystem= of systemd makes it so."""
+    """Return what to do if the file system is read-only, for example because of ProtectSystem=."""
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
     return (

@@ -1,4 +1,4 @@
-"""The whole content of a database file: its schema, copies of it, and what replaces it."""
+"""The whole content of a database file: how it is created, copied, migrated and replaced."""
 
 import logging
 import sqlite3
@@ -38,7 +38,7 @@ def check_schema(connection: sqlite3.Connection, name: str) -> int:
 
 
 def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> None:
-    """Create a new file, a catalog with the content that the function adds."""
+    """Create a new catalog file with the content that the function adds."""
     path.touch(mode=0o600)
     with closing(connect(path, "mode=rw")) as connection:
         connection.execute("BEGIN")
@@ -53,7 +53,7 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
 
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Write what the connection sees to the target, verified, complete or not at all."""
+    """Write a verified copy of the connection's snapshot to the target, complete or not at all."""
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
         connection.backup(copy)
         # Without a WAL, the copy can be read from a read-only directory.
@@ -63,7 +63,7 @@ def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def copy_to_new_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Write what the connection sees to a new file; raise FileExistsError if there is one."""
+    """Copy the connection's snapshot to a new file; raise FileExistsError if it exists."""
     target.touch(mode=0o600, exist_ok=False)
     with closing(connect(target, "mode=rw")) as copy:
         connection.backup(copy)
@@ -81,7 +81,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             # Another process has migrated it.
             return
         copy = path.with_name(f"{path.name}.schema-{version}")
-        # Through another connection: backup() would wait for the transaction of this one.
+        # Use another connection: backup() would wait for the transaction of this one.
         with closing(connect(path, "mode=ro")) as reader:
             copy_to_file(reader, copy)
         rebuild_tables(connection)
@@ -110,9 +110,9 @@ def replace_content(
     keeps_history: bool,
     on_wait: Callable[[], None] | None = None,
 ) -> None:
-    """Replace the content by that of another file, and record the action in the audit log.
+    """Replace the content with that of another file, and record the action in the audit log.
 
-    rebuild_tables() says what stays.
+    rebuild_tables() describes which rows stay.
     """
     connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
     try:

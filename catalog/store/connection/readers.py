@@ -1,4 +1,4 @@
-"""The connections with which threads read the database, one for each thread."""
+"""The connections that read the database, one for each thread."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from .database_file import DatabaseFile
 from .sqlite import BUSY_TIMEOUT_MS, Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
 from .transaction import Values
 
-# With SQLite's default of 2 MB, reading pages takes a sixth of the time of a new search.
+# With SQLite's default cache of 2 MB, reading pages takes a sixth of the time of a new search.
 IO_THREAD_CACHE_KIB = 32_000
 # Steps of SQLite between two checks of the deadline: about 50 microseconds and 5 milliseconds. Each
 # check needs the GIL, so frequent checks in the pools would slow down the I/O thread.
@@ -20,7 +20,7 @@ POOL_STEPS = 100_000
 
 
 class ThreadConnection(threading.local):
-    """The connection with which the current thread reads."""
+    """The current thread's connection for reading."""
 
     connection: Connection | None = None
 
@@ -28,9 +28,9 @@ class ThreadConnection(threading.local):
 class Readers(DatabaseFile):
     """The database file with a connection for each thread that reads it.
 
-    A thread opens its connection when it first reads, and keeps it: opening one costs 0.24 ms, a
-    query from 6 microseconds. The I/O thread never waits: where it would have to, WouldBlock is
-    raised, and the request starts again in another thread.
+    A thread opens its connection when it first reads, and keeps it: opening a connection costs 0.24
+    ms, a query as little as 6 microseconds. The I/O thread never waits: a read that would have to
+    wait raises WouldBlock instead, and the request starts again in another thread.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Readers(DatabaseFile):
                 return self._open_unchanged(parameters)
             with self.deadline.holding(self._write_lock):
                 self._open_writer()
-        # Otherwise SQLite would open another file, or create a new WAL.
+        # Without this check, SQLite could open another file or create a new WAL.
         self.check_in_place()
         try:
             connection = self._connect("mode=rw")
-            # This opens the WAL.
+            # This statement opens the WAL.
             connection.data_version()
         except sqlite3.Error as error:
             raise self._cannot_open(error) from error
@@ -90,7 +90,7 @@ class Readers(DatabaseFile):
         return self._use(connection)
 
     def _open_unchanged(self, parameters: str) -> Connection:
-        """Open a file without changing it, such as a backup."""
+        """Open a file, such as a backup, without changing it."""
         try:
             connection = self._connect(parameters)
             self._check_version(connection, may_migrate=False)
@@ -99,7 +99,7 @@ class Readers(DatabaseFile):
         return self._use(connection)
 
     def _connect(self, parameters: str) -> Connection:
-        """Open a connection that only reads, until the deadline of its thread."""
+        """Open a read-only connection that is interrupted at the deadline of its thread."""
         on_io_thread = self.deadline.on_io_thread
         timeout = 0 if on_io_thread else self._busy_timeout_ms
         try:
@@ -119,7 +119,7 @@ class Readers(DatabaseFile):
         return connection
 
     def _use(self, connection: Connection) -> Connection:
-        """Make this the connection of the current thread, and return it."""
+        """Store the connection as that of the current thread, and return it."""
         self._thread.connection = connection
         self._readers[threading.get_ident()] = connection
         return connection
@@ -127,7 +127,7 @@ class Readers(DatabaseFile):
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         with self._write_lock:
-            # Copied in one step: another thread may open its connection meanwhile.
+            # Copy the list in one step: another thread may open its connection meanwhile.
             for connection in list(self._readers.values()):
                 connection.close()
             self._readers.clear()

@@ -9,9 +9,9 @@ SELECT_REVISION = "SELECT content, downloads FROM revision"
 
 
 class Revision(NamedTuple):
-    """The revision of the catalog, as in the table revision; both numbers only grow."""
+    """The revision of the catalog, as stored in the table revision; both numbers only grow."""
 
-    # Counts the transactions that changed what a response may show.
+    # Counts the transactions that changed the content of responses.
     content: int
     # Counts the installs.
     downloads: int

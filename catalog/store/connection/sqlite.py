@@ -11,16 +11,16 @@ from typing import Any
 from urllib.parse import quote
 
 BUSY_TIMEOUT_MS = 5_000
-# A command waits a second before it calls on_wait, and then this long.
+# A command waits a second, calls on_wait, and then waits this long.
 COMMAND_BUSY_TIMEOUT_MS = 60_000
-# The page cache of a command. With SQLite's default of 2 MB, a large import writes and reads the
-# same pages of its indexes again and again, and takes longer for each widget as the file grows.
+# The page cache of a command. With SQLite's default of 2 MB, a large import reads and writes the
+# same index pages again and again, and gets slower as the file grows.
 COMMAND_CACHE_KIB = 64_000
 
-# Primary result codes of a file whose content is damaged.
+# Primary result codes for a file with damaged content.
 DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
-# Primary result codes that come from the state of the file, not from the statement.
+# Primary result codes for errors that the state of the file causes, not the statement.
 FILE_ERROR_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -40,7 +40,7 @@ DataVersion = tuple[int, int, int]
 
 
 def today() -> int:
-    """Return the current day in UTC, in days since 1970-01-01, as the table install_day has it."""
+    """Return the current day in UTC as the table install_day stores it: days since 1970-01-01."""
     return int(time.time() // DAY)
 
 
@@ -57,7 +57,7 @@ class ReplicaBehindError(DatabaseError):
 
 
 class OutcomeUnknownError(DatabaseError):
-    """A write may have been carried out or not, so it must not be sent again."""
+    """The outcome of a write is unknown, so the write must not be sent again."""
 
 
 class DeadlineExceeded(BaseException):
@@ -65,7 +65,7 @@ class DeadlineExceeded(BaseException):
 
 
 class WouldBlock(DeadlineExceeded):
-    """A thread that may not wait would have to wait for a lock, or for a file to be opened."""
+    """A thread that must not wait would have to wait for a lock, or for a file to be opened."""
 
 
 class Connection(sqlite3.Connection):
@@ -74,33 +74,33 @@ class Connection(sqlite3.Connection):
     _numbers = itertools.count()
 
     on_io_thread = False
-    # The file of a node that it belongs to; see node_file.py.
+    # The file of the rqlite node that this connection has open; see node_file.py.
     file: tuple[tuple[int, int], tuple[int, int] | None] | None = None
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._number = next(self._numbers)
-        # What searches have counted, each with the revision of the content that it belongs to; see
-        # search.py. All connections to the same opened file share it.
+        # Counts that searches have remembered, each with the revision of its content; see
+        # search.py. All connections to the same opened file share them.
         self.counts: dict[object, tuple[int, Any]] = {}
 
     def check_deadline(self) -> None:
-        """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
+        """Raise DeadlineExceeded once the thread's deadline has passed; for long work in Python."""
         if self.is_past_deadline():
             raise DeadlineExceeded
 
     def data_version(self) -> DataVersion:
         """Return a value that changes when another connection commits, in any process.
 
-        It also changes with the day, on which installs depend, and never equals that of another
-        connection. Call this outside a transaction.
+        It also changes at midnight UTC, because responses about installs depend on the day, and
+        never equals that of another connection. Call this outside a transaction.
         """
         return self._number, fetch_one(self, "PRAGMA data_version")[0], today()
 
     def __del__(self) -> None:
-        # Since Python 3.13, the end of a thread with an open connection would be a ResourceWarning.
-        # A connection that could not be opened cannot be closed either.
+        # Since Python 3.13, a thread that ends with an open connection causes a ResourceWarning. A
+        # connection that failed to open cannot be closed either.
         with suppress(sqlite3.ProgrammingError):
             self.close()
 
@@ -108,7 +108,7 @@ class Connection(sqlite3.Connection):
 def fetch_all(connection: sqlite3.Connection, sql: str, values: Any = ()) -> list[Any]:
     """Return the rows of a statement; raise DeadlineExceeded or WouldBlock instead of waiting.
 
-    The statement is at its end when this returns, so it does not keep a snapshot of the file.
+    The statement is complete when this returns, so it does not keep a snapshot of the file.
     """
     try:
         return connection.execute(sql, values).fetchall()
@@ -148,7 +148,8 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
     # Installs update the same few pages again and again. A checkpoint at 4,000 pages (16 MB), four
     # times the default, writes each of them to the file less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    # Where reads made the WAL longer, SQLite cuts it to 32 MB once a commit finds no read.
+    # If reads made the WAL longer, SQLite truncates it to 32 MB at the first commit without a
+    # concurrent read.
     connection.execute("PRAGMA journal_size_limit = 33554432")
     return connection
 
@@ -161,15 +162,16 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         # BEGIN can be interrupted by the deadline after the transaction has begun, and so can an
-        # executed ROLLBACK. This method cannot: it runs too few steps to reach the deadline check.
+        # executed ROLLBACK. This method cannot be interrupted: it runs too few steps to reach the
+        # deadline check.
         connection.rollback()
 
 
 def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
-    """Begin a transaction that writes; with on_wait, call it if that takes over a second."""
+    """Begin a transaction that writes; call on_wait, if given, when that takes over a second."""
     if on_wait:
         connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
-        # Every statement saves the pages that it changes, in a temporary file unless in memory.
+        # Every statement saves the pages that it changes, by default in a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
         set_busy_timeout(connection, 1000)
         try:
@@ -184,7 +186,7 @@ def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | No
 
 
 def set_busy_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
-    """Set how long the connection waits for a lock of another process."""
+    """Set how long the connection waits for another process to release its lock."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 

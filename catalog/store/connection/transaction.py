@@ -20,13 +20,13 @@ Values = Mapping[str, object]
 class Actor(NamedTuple):
     """Who changes the catalog: the user of a command, the holder of a token, or a trusted job."""
 
-    # local, token or trust.
+    # "local", "token" or "trust".
     kind: str
     name: str
 
 
-# Of a statement for execute_many(): a cluster reads the rows of many from a JSON array, and needs
-# the SELECT for that.
+# execute_many() requires SELECT and WHERE true: on a cluster, a SELECT reads the rows from a JSON
+# array.
 RECORD = """
 INSERT INTO audit (at, kind, actor, action, scope, name, version, before, after)
 SELECT :at, :kind, :actor, :action, :scope, :name, :version, :before, :after WHERE true
@@ -34,7 +34,7 @@ SELECT :at, :kind, :actor, :action, :scope, :name, :version, :before, :after WHE
 
 
 class Transaction:
-    """What a change may do with the database."""
+    """The operations of a change on the database."""
 
     def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
         self._connection = connection
@@ -57,7 +57,7 @@ class Transaction:
         self._connection.executemany(sql, rows)
 
     def note(self, sql: str, values: Values) -> None:
-        """Run a statement that writes what no response shows, so that cached ones stay valid."""
+        """Run a statement that no response depends on, so that cached responses stay valid."""
         was_changed = self._is_changed
         self.execute(sql, values)
         self._is_changed = was_changed
@@ -81,7 +81,7 @@ class Transaction:
         self._entries.append({**entry, **names, **states})
 
     def finish(self) -> bool:
-        """Write the record and the derived rows; return whether anything was written."""
+        """Write the audit log entries and the derived rows; return whether anything was written."""
         if self._entries:
             self.execute_many(RECORD, self._entries)
             self._entries = []

@@ -1,4 +1,4 @@
-"""Counts of the writes of a process: how many, how long they took, why they failed."""
+"""Counts of the writes of a process: how many, how long they took, and why they failed."""
 
 import sqlite3
 import threading
@@ -11,7 +11,7 @@ from .sqlite import DatabaseError, is_busy, is_disk_full
 # Another process held the lock until the timeout.
 LOCKED = "locked"
 DISK_FULL = "disk_full"
-# The file cannot be written for another reason.
+# The file cannot be written for any other reason.
 OTHER = "other"
 
 
@@ -20,7 +20,7 @@ class WriteCounts:
 
     def __init__(self) -> None:
         self.writes = 0
-        # Includes the time that they waited for locks.
+        # This time includes waiting for locks.
         self.seconds = 0.0
         self.failures = dict.fromkeys((LOCKED, DISK_FULL, OTHER), 0)
         self._lock = threading.Lock()

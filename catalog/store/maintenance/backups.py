@@ -23,7 +23,7 @@ from ..read.audit import local_actor
 
 
 def backup(database: Database, target: Path) -> None:
-    """Copy the current catalog to the target, which is replaced as a whole or not at all."""
+    """Copy the current catalog to the target, which is replaced completely or not at all."""
     if is_special(target):
         raise DatabaseError(f"{target} is not a file.")
     if database.is_same_file(target):
@@ -44,7 +44,7 @@ def _copy(database: Database, target: Path, name: Path) -> None:
 
 
 def backup_verified(database: Database, target: Path, name: Path) -> None:
-    """Copy the current catalog to a new file, and check what is on the disk; name is for errors."""
+    """Copy the current catalog to a new file, and verify it on disk; errors use the name."""
     _copy(database, target, name)
     with target.open("rb") as file:
         drop_from_memory(file)
@@ -62,13 +62,12 @@ def backup_verified(database: Database, target: Path, name: Path) -> None:
 def restore(
     database: Database, source: Path, *, action: str = "restore", keeps_history: bool = False
 ) -> Path | None:
-    """Replace the whole catalog by a backup; a running service uses it from the next request on.
+    """Replace the whole catalog with a backup; a running service uses it from the next request on.
 
-    The catalog keeps its tokens and its audit log, to which the action is added; one that
-    has none gets those of the backup. So no restore makes a revoked token valid again. It also
-    keeps the hashes of deleted versions and, with keeps_history, install counts that are higher.
-
-    A damaged database file is kept under another name; return that path.
+    The catalog keeps its tokens and its audit log, to which the action is added. A catalog without
+    tokens or audit log gets those of the backup. So no restore makes a revoked token valid again.
+    The catalog also keeps the hashes of deleted versions and, with keeps_history, install counts
+    that are higher. A damaged database file is kept under another name; return that path.
     """
     try:
         _check_backup(source)
@@ -94,9 +93,9 @@ def _check_backup(source: Path) -> None:
 
 
 def _replace_file(database: Database, source: Path, action: str) -> Path | None:
-    """Create the file with the content of a backup; keep a damaged one and return its path.
+    """Create the file from a backup; keep a damaged file and return its new path.
 
-    There is a file at all times: without one, `serve --init` would serve an empty catalog.
+    There is a file at all times: without a file, `serve --init` would serve an empty catalog.
     """
     damaged, target = None, database.real_path
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as connection:
@@ -104,7 +103,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
         if database.exists():
             os.chmod(new, stat.S_IMODE(target.stat().st_mode))
             damaged = find_unused(target.with_name(f"{target.name}.damaged"))
-            # SQLite reads the newest commits from it, if the damaged file can be repaired.
+            # The WAL has the newest commits, in case the damaged file can be repaired.
             if file_size(wal_path(target)):
                 keep_file(wal_path(target), wal_path(damaged))
             keep_file(target, damaged)
@@ -113,7 +112,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
 
 
 def _is_usable(database: Database) -> bool:
-    """Return whether there is a catalog to replace; raise if a file is neither that nor damaged."""
+    """Return whether there is a catalog to replace; raise for a file that is not a catalog."""
     if not database.exists():
         return False
     try:

@@ -1,4 +1,4 @@
-"""The check of the whole database, for widget-catalog check."""
+"""The check of the whole database for widget-catalog check."""
 
 import secrets
 import sqlite3
@@ -43,7 +43,7 @@ SET_FOLDED_KEYWORDS = "UPDATE about SET folded_keywords = :folded WHERE widget_i
 
 
 def repair_derived(database: Database) -> None:
-    """Write all derived rows again. A new history begins, so mirrors compare every widget."""
+    """Rebuild all derived rows. A new history begins, so mirrors compare every widget."""
     database.transact(_repair)
 
 
@@ -51,8 +51,8 @@ def _repair(transaction: Transaction) -> None:
     _rewrite_derived(transaction)
     for statement in REFRESH[:-1]:
         transaction.execute(statement)
-    # No widget has a negative id, so the trigger does not refuse to commit because of a widget that
-    # an earlier release let grow too large.
+    # Earlier releases allowed larger widgets. No widget has a negative id, so the trigger ignores
+    # these rows and does not refuse to commit because of such a widget.
     transaction.execute("UPDATE touched SET widget_id = -widget_id")
 
 
@@ -80,10 +80,10 @@ def _rewrite_derived(transaction: Transaction) -> None:
 
 
 def check_catalog(database: Database) -> Iterator[str]:
-    """Return a sentence for each problem of the database."""
+    """Return a sentence for each problem in the database."""
     try:
         with database.read() as connection, closing(sqlite3.connect("")) as copy:
-            # The repair is tried in a copy, so that no install waits for it.
+            # Run the repair in a copy, so that no install waits for it.
             connection.backup(copy)
             copy.row_factory, copy.isolation_level = sqlite3.Row, None
             yield from _check_file(connection)
@@ -102,7 +102,7 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
         if result != "ok":
             yield f"The file is damaged: {result}."
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        # Rows of a table WITHOUT ROWID have no number.
+        # Rows of a table WITHOUT ROWID have no row number.
         child = "A row" if row_id is None else f"Row {row_id}"
         yield f"{child} of {table} refers to no {parent}."
 
@@ -122,7 +122,7 @@ INTERVALS = """
 SELECT 'SDK range ''' || range || '''' AS subject, low, high
 FROM sdk_range JOIN sdk_interval ON range_id = id
 """
-# Derived rows, with a sentence about each subject whose rows the repair changes.
+# Queries for derived rows, each with a sentence about a subject whose rows the repair changes.
 DERIVED_ROWS = (
     (LISTINGS, "{}: its listing for search differs from the widget."),
     (KEYWORDS_LISTED, "{}: its keywords for search differ from the widget's."),
@@ -173,7 +173,7 @@ SELECT scope || '/' || name, source, etag FROM mirrored JOIN widget ON id = widg
 
 
 def _check_sources(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return a sentence for each upstream, and each ETag of a copy, that a mirror cannot use."""
+    """Return a sentence for each stored upstream or ETag of a copy that a mirror cannot use."""
     for subject, source, etag in connection.execute(SOURCES):
         yield from _check_value(subject, "source", source, check_base_url)
         if etag is not None:
@@ -197,7 +197,7 @@ ORDER BY scope, name, precedence
 
 
 def find_unusual(database: Database, bundles: Bundles) -> Iterator[str]:
-    """Return a sentence for what is allowed, and probably a mistake."""
+    """Return a sentence for each value that is valid but probably a mistake."""
     for row in read_rows(database, RANGES_AND_TIMES):
         for warning in version_warnings([row]):
             yield f"{row['scope']}/{row['name']}: {warning}."

@@ -1,4 +1,4 @@
-"""The check of all bundles and pictures, and which bundles are missing."""
+"""The check of all bundles and pictures, and the search for missing bundles."""
 
 from collections.abc import Collection, Iterator
 
@@ -58,7 +58,7 @@ ORDER BY scope, name, precedence
 
 
 def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
-    """Return a sentence for each version whose bundleUrl is at this service and not found there."""
+    """Return a sentence for each version whose bundleUrl points to a missing bundle here."""
     for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
         bundle = StoredBundle(*columns)
         if url == f"{base_url}{bundle_path(bundle)}":
@@ -69,7 +69,7 @@ def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
-    """Return the versions whose bundle should be here and is not; their content is not read."""
+    """Return the versions whose bundle should be stored here but is missing; files are not read."""
     return [
         f"{scope}/{name}@{version}"
         for scope, name, version, sha256, size, _ in read_rows(database, STORED_BUNDLES)
@@ -88,9 +88,9 @@ ORDER BY scope, name, precedence
 def find_elsewhere(
     database: Database, paths: str | None = None, packed: Collection[str] = ()
 ) -> list[str]:
-    """Return the versions of listed widgets whose bundleUrl points elsewhere.
+    """Return the versions of listed widgets whose bundleUrl points to another server.
 
-    Of a pack: of selected widgets, whose bundles are not among the packed ones.
+    For a pack, return only versions of selected widgets whose bundles are not packed.
     """
     rows = database.fetch(ELSEWHERE, {"paths": paths})
     return [version for version, sha256 in rows if sha256 not in packed]

@@ -1,4 +1,4 @@
-"""Rows for the check of a database that may be damaged."""
+"""Reads rows for the check of a database that may be damaged."""
 
 import json
 import sqlite3
@@ -17,7 +17,7 @@ NO_FAULTS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 def raise_if_no_fault(error: sqlite3.DatabaseError) -> None:
     """Raise the error if the file is locked, or there is no space for the copy.
 
-    All other errors are problems of the file.
+    All other errors are problems in the file itself.
     """
     if result_code(error) & 0xFF in NO_FAULTS:
         raise error

@@ -21,7 +21,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | None:
-    """Return the upstream of a copy and its last refresh, in words; None for a local widget."""
+    """Describe the upstream of a copy and its last refresh; return None for a local widget."""
     row = fetch_one(connection, ORIGIN, {"scope": scope, "name": name})
     return row and f"{row['source']}, refreshed {format_elapsed(row['refreshed_at'])}"
 
@@ -38,7 +38,7 @@ def find_about(
     if row is None:
         return None
     about = about_json(row) or {**dict.fromkeys(ABOUT_KEYS), "keywords": []}
-    # An import can name the hash of any file, even that of a bundle which is stored later.
+    # An import can name the hash of any file, even the hash of a bundle that is stored later.
     if about["picture"] and not bundles.has_picture(about["picture"]):
         return None, {**about, "picture": None}
     return row["content"], about

@@ -1,4 +1,4 @@
-"""The audit log: how it is read, and who runs a command. Transaction.record() writes it."""
+"""Reads the audit log, and finds who runs a command. Transaction.record() writes the log."""
 
 import json
 import os

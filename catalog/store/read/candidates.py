@@ -11,7 +11,7 @@ from ...domain.messages import quoted
 from ...domain.sdk_intervals import sdk_key
 from .parameters import parse_before, parse_boolean, parse_compat_sdk
 
-# The order of versions. The indexes of schema.sql are in this order too.
+# The order of versions, which is also the order of the indexes in schema.sql.
 NEWEST_FIRST = "published_at DESC, precedence DESC, version DESC"
 
 IS_AVAILABLE = "yanked = 0"
@@ -27,7 +27,7 @@ ADMITS = """
 """
 RUNS_ON_SDK = ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")
 # The same condition for a statement that reads the versions of every widget. There are few distinct
-# ranges, so the statement finds all that admit the SDK once.
+# ranges, so the statement looks up only once which of them admit the SDK.
 RUNS_ON_SDK_IN_SCAN = """
 +sdk_version IN (
     SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
@@ -38,11 +38,12 @@ RUNS_ON_SDK_IN_SCAN = """
 class Candidates(NamedTuple):
     """Which versions are candidates; by default all that are not yanked."""
 
-    # Only versions that run on this SDK.
+    # If set, only versions that run on this SDK are candidates.
     sdk: str | None = None
-    # Only versions that are not prereleases.
+    # If true, prereleases are not candidates.
     stable: bool = False
-    # Only versions that were published before this time, in the form of version.published_at.
+    # If set, only versions that were published before this time are candidates. The format is that
+    # of version.published_at.
     before: str | None = None
 
     @property
@@ -73,7 +74,7 @@ class Candidates(NamedTuple):
         return f"(SELECT entry FROM version_entry WHERE id = {self.newest('id', widget_id)})"
 
     def explain_none(self, path: str) -> str:
-        """Return the sentence that a widget, named as scope/name, has no candidate."""
+        """Return the sentence that the widget with this scope/name has no candidate."""
         conditions = [f"runs on SDK {self.sdk}"] if self.sdk else []
         conditions += [f"was published before {self.before}"] if self.before else []
         stable = "stable " if self.stable else ""
@@ -95,5 +96,5 @@ def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
 
 
 def all_of(conditions: Iterable[str]) -> str:
-    """Return the condition that all of the conditions hold."""
+    """Return the condition that all of these conditions hold."""
     return " AND ".join(conditions) or "true"

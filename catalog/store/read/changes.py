@@ -38,7 +38,7 @@ class FeedPosition(NamedTuple):
 
 
 class ChangesQuery(NamedTuple):
-    """A parsed request; without since, the changes are read from the beginning."""
+    """A parsed request; if since is None, the changes are read from the beginning."""
 
     since: FeedPosition | None
     limit: int
@@ -55,7 +55,7 @@ class ChangesRevision(NamedTuple):
 
     history: str
     last_sequence: int
-    # None if the page contains no ETag of a detail: only these ETags depend on download counts.
+    # None if the page contains no ETag of a detail: only those ETags depend on download counts.
     downloads: int | None
 
 
@@ -63,8 +63,8 @@ CHANGES_REVISION = """
 SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
 """
 
-# Rendering a detail takes nearly all of the time, hence the bound on the limit. A detail can have
-# megabytes, so only one at a time is kept in memory.
+# Rendering details takes nearly all of the time, so the limit is small. A detail can be several
+# megabytes long, so only one at a time is kept in memory.
 NEXT_CHANGE = f"""
 SELECT sequence, scope, name, iif(change.listed, {DETAIL_JSON}, NULL)
 FROM change LEFT JOIN widget USING (scope, name)
@@ -75,7 +75,7 @@ WHERE sequence > :sequence ORDER BY sequence LIMIT 1
 def find_changes(
     connection: Connection, query: ChangesQuery, make_etag: Callable[[bytes], str]
 ) -> tuple[ChangesRevision, Json] | None:
-    """Return the changes after the position; None if the position is of another history.
+    """Return the changes after the position; None if the position belongs to another history.
 
     make_etag() takes the JSON of a detail and returns its ETag.
     """

@@ -1,4 +1,4 @@
-"""The detail of one listed widget, with all its versions, and one of its versions alone."""
+"""The detail of one listed widget with all its versions, and single versions of it."""
 
 import sqlite3
 from typing import NamedTuple
@@ -40,8 +40,8 @@ def find_detail(
 ) -> tuple[DetailRevision, bytes] | None:
     """Return the JSON of the detail and the revision that it shows; None if it is not listed.
 
-    The candidates decide which version is the latest. With an SDK, the detail also has the newest
-    version that runs on it.
+    The candidates decide which version is the latest. With an SDK, the detail also includes the
+    newest version that runs on it.
     """
     statement = DETAIL.format(body=_detail_json(candidates))
     values = {"scope": scope, "name": name, **candidates.values}
@@ -86,10 +86,10 @@ def find_version(
     version: str,
     candidates: Candidates = AVAILABLE,
 ) -> tuple[int, bytes | None] | None:
-    """Return the revision, and the JSON of a version of a listed widget; None if it is not listed.
+    """Return the revision, and the JSON of a version; None if the widget is not listed.
 
-    LATEST is the newest candidate; a version with a number need not be one. The JSON is None if
-    there is no such version.
+    LATEST stands for the newest candidate; a version with a number need not be a candidate. The
+    JSON is None if there is no such version.
     """
     is_latest = version == LATEST
     entry = candidates.newest_entry("widget.id") if is_latest else NUMBERED_ENTRY
@@ -113,7 +113,7 @@ def find_newer_prerelease(
 ) -> str | None:
     """Return the number of the newest prerelease with a higher precedence than a version.
 
-    Yanked prereleases are left out, and so are those that do not run on the SDK, if one is given. A
+    Yanked prereleases do not count, nor do those that do not run on the SDK, if one is given. A
     page shows the prerelease beside the stable version, which it gets from find_version() for
     LATEST with Candidates(sdk, stable=True).
     """
@@ -130,6 +130,6 @@ REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"
 
 
 def revalidate_content(connection: sqlite3.Connection, content: int) -> int | None:
-    """Return the revision if nothing but counters changed since, else None."""
+    """Return the revision if only counters have changed since, else None."""
     row = fetch_one(connection, REVALIDATE_CONTENT, {"content": content})
     return content if row else None

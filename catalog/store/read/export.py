@@ -22,13 +22,13 @@ ORDER BY scope, name LIMIT {PAGE_SIZE}
 
 
 def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[str]:
-    """Yield the lines of a catalog file, one widget document each; see IS_SELECTED for paths."""
+    """Yield the lines of a catalog file, one document each; IS_SELECTED explains the paths."""
     for row in widget_rows(connection, paths):
         yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"
 
 
 def widget_rows(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[sqlite3.Row]:
-    """Yield all or the selected widgets, in the order of their names, for read_document()."""
+    """Yield all or the selected widgets for read_document(), ordered by scope and name."""
     values = {"paths": paths, "scope": "", "name": ""}
     while page := fetch_all(connection, EXPORT_WIDGETS, values):
         yield from page

@@ -17,7 +17,7 @@ from .search import remember_count, total_key
 from .search_conditions import WITH_TRIGRAMS, find_conditions
 from .search_params import NETWORK, NONE, SearchQuery, filter_value
 
-# How many values of one filter are returned: those with the most widgets.
+# The maximum number of values for each filter: those with the most widgets are returned.
 MAX_VALUES = 200
 
 Counts = list[tuple[str, int]]
@@ -36,9 +36,9 @@ class Facets(NamedTuple):
     licenses: Counts
     official: int
     not_official: int
-    # The scopes of the catalog, whatever the filters are.
+    # All scopes of the catalog; the filters do not restrict them.
     scopes_in_catalog: int
-    # For each filter of the search, by name: the number of results without this filter.
+    # The number of results without each filter, by the name of the filter.
     without: dict[str, int]
 
 
@@ -56,14 +56,14 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
             facets = _count_facets(connection, query)
         remember_count(connection, key, counted_at, facets)
         if query.reads_versions:
-            # The page is searched next, and does not have to count the results again.
+            # The page is searched next, and need not count the results again.
             remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
 
 
-# The values of the widgets that the words and the SDK admit, as one text for each filter: a row for
-# each widget takes three times as long. U+001F separates lists of permissions: JSON escapes it, so
-# no list contains it.
+# The values of the widgets that the words and the SDK admit, as one text for each filter: one row
+# for each widget would take three times as long. U+001F separates lists of permissions: JSON
+# escapes it, so no list contains it.
 COLUMNS = """
 SELECT json_group_array(scope), json_group_array(license), group_concat(official, ''),
     group_concat(permissions, '\x1f')
@@ -128,7 +128,7 @@ def _mask(query: SearchQuery, name: str, column: Sequence[str]) -> list[bool]:
 
 
 def _admits(query: SearchQuery, text: str) -> bool:
-    """Return whether the filter by permission admits the list in JSON, or null."""
+    """Return whether the permission filter admits the JSON list, which may be null."""
     permissions = _parse_permissions(text)
     if query.excluded_permissions:
         return permissions != () and not {*query.excluded_permissions} & {*permissions}
@@ -161,8 +161,8 @@ def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Cou
 
 def _build_statement(query: SearchQuery) -> str:
     found = find_conditions(query)
-    # Reading listing in table order reads versions in the order of their index. Any other order
-    # takes twice as long.
+    # Reading listing in table order also reads versions in the order of their index. Any other
+    # order takes twice as long.
     source = found.source if found.source is WITH_TRIGRAMS else "listing NOT INDEXED"
     if not found.matches and query.candidates == AVAILABLE:
         # Name the index: SQLite would choose another one, which does not cover the filters.

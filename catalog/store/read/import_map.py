@@ -1,4 +1,4 @@
-"""Import maps: for the widgets that a dashboard loads, the URL and the integrity of each bundle."""
+"""Import maps: the URL and the integrity of the bundle of each widget that a dashboard loads."""
 
 import json
 from base64 import b64encode
@@ -15,7 +15,7 @@ MAX_WIDGETS = 100
 
 
 class RequestedWidget(NamedTuple):
-    """A widget of an import map; without a version, the newest candidate is loaded."""
+    """A widget of an import map; if version is None, the newest candidate is loaded."""
 
     scope: str
     name: str
@@ -28,14 +28,14 @@ class RequestedWidget(NamedTuple):
 
 
 class ImportMapQuery(NamedTuple):
-    """The widgets of an import map, and the versions among which it chooses."""
+    """The widgets of an import map, and the candidates among which it chooses."""
 
     widgets: tuple[RequestedWidget, ...]
     candidates: Candidates
 
 
 def parse_import_map(parameters: Mapping[str, str], widgets: Sequence[str]) -> ImportMapQuery:
-    """Return the query of these parameters; raise ParameterError."""
+    """Return the query that these parameters describe; raise ParameterError."""
     require_compat_sdk(parameters.get("compatSdk"))
     candidates = parse_candidates(parameters)
     requested = tuple(map(_parse_widget, widgets))
@@ -98,7 +98,7 @@ def find_import_map(
                 f"Another widget in this map has a different hash for the same bundle URL, {url}."
             )
     response = {"imports": imports, "integrity": integrity}
-    # A browser warns of a key that it does not know.
+    # Browsers warn about keys that they do not know.
     response |= {"unavailable": unavailable} if unavailable else {}
     body = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
     return content, f"{body}\n".encode()

@@ -8,7 +8,7 @@ from .candidates import NEWEST_FIRST
 from .parameters import parse_positive
 
 DEFAULT_DAYS = 90
-# The database stores more days than this: see schema.sql.
+# The database stores more days than this; see schema.sql.
 MAX_DAYS = 400
 
 
@@ -22,7 +22,7 @@ def parse_days(parameters: Mapping[str, str]) -> int:
 # not enough, because it stops growing at its limit.
 InstallsRevision = tuple[int, int | None, int | None, int]
 
-# Leave out days in the future, which come from a wrong clock.
+# Days in the future come from a wrong clock and are left out.
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date, 'installs', installs))
     FROM (

@@ -1,7 +1,7 @@
 """SQL expressions that render rows of widget and version as the JSON of the API.
 
 SQLite writes the JSON text, so that a statement returns a whole response, or a large piece of one,
-in one row. It runs without the GIL, and each further row would cost another GIL switch.
+in one row. SQLite runs without the GIL, and each further row would cost another GIL switch.
 """
 
 import json
@@ -46,14 +46,14 @@ def with_bundle_urls(text: bytes, public_url: str) -> bytes:
 
 
 def json_escaped(text: str) -> bytes:
-    """Return the text as it is written between the quotes of a JSON string."""
+    """Return the text escaped as the content of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode()
 
 
 def latest_version(newest_first: Iterable[Any], *, stable: bool = False) -> str | None:
     """Return the number of the newest version that is not yanked, or None.
 
-    If stable is true, prereleases do not count.
+    If stable is true, prereleases are ignored.
     """
     available = (each["version"] for each in newest_first if not each["yanked"])
     return next((each for each in available if not (stable and is_prerelease(each))), None)

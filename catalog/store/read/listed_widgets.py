@@ -48,7 +48,7 @@ WHERE picture IS NOT NULL
 def find_pictures(
     connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
 ) -> dict[int, Json]:
-    """Return the pictures that these widgets have, by the position of the widget."""
+    """Return the pictures of these widgets, by the position of the widget."""
     rows = fetch_all(connection, PICTURES, {"names": json.dumps(list(names))})
     return {position: json.loads(text) for position, text in rows}
 
@@ -61,7 +61,7 @@ SELECT {_TITLE} FROM listing CROSS JOIN widget ON id = widget_id
 WHERE listing.scope = :scope AND widget_id <> :widget_id
 ORDER BY downloads DESC, listing.name LIMIT :limit
 """
-# Having no permissions does not make widgets similar. The index listing_filters begins with
+# An empty list of permissions does not make widgets similar. The index listing_filters begins with
 # permissions.
 SIMILAR = f"""
 WITH own AS (SELECT permissions, scope FROM listing WHERE widget_id = :widget_id),

@@ -1,4 +1,4 @@
-"""Widgets and versions by name, for everything that changes them."""
+"""Looks up widgets and versions by name, for every operation that changes them."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +19,10 @@ from .candidates import NEWEST_FIRST
 
 # The maximum number of versions and ranges that one change may name.
 MAX_TARGETS = 100
-# Each range is compared with all versions of a widget, which takes up to 70 microseconds for one.
+# Each range is compared with all versions of a widget; one comparison takes up to 70 microseconds.
 MAX_COMPARISONS = 50_000
 
-# A row or an object with the key version.
+# A row or an object with the key "version".
 T = TypeVar("T", bound=Any)
 # Transaction.read() or Database.fetch().
 Read = Callable[[str, Values], list[sqlite3.Row]]
@@ -58,7 +58,7 @@ def check_is_local(widget: sqlite3.Row) -> None:
         )
 
 
-# Leave out the long texts.
+# The long texts of versions are left out.
 FIND_VERSIONS = f"""
 SELECT version.id, widget_id, published_at, precedence, version, yanked, yanked_reason,
     deprecation_message, sha256_hash, sdk_version
@@ -82,7 +82,7 @@ class SelectedVersions(NamedTuple):
 
 
 def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedVersions]:
-    """Return the versions that the targets name, without duplicates; raise ChangeError if none."""
+    """Return the versions that the targets name, each once; raise ChangeError if none match."""
     requests: dict[WidgetName, list[WidgetName]] = {}
     for target in dict.fromkeys(targets):
         requests.setdefault(target.widget, []).append(target)
@@ -103,7 +103,7 @@ def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedV
 
 
 def match_versions(versions: Iterable[T], target: WidgetName) -> list[T]:
-    """Return the one version, or all in a range; raise ChangeError if there is none."""
+    """Return one version, or all versions in a range; raise ChangeError if there is none."""
     requested = check_version_or_range(target.version)
     if is_version(requested):
         matches = [row for row in versions if row["version"] == requested]

@@ -34,7 +34,7 @@ def find_local_widgets(database: Database) -> dict[WidgetName, LocalWidget]:
 
 
 class KnownUpstream(NamedTuple):
-    """An upstream as the last runs stored it, with the numbers of its copies."""
+    """An upstream with the state that its last runs stored, and the numbers of its copies."""
 
     source: str
     # The fields of MirrorOptions.
@@ -43,12 +43,12 @@ class KnownUpstream(NamedTuple):
     position: str | None
     # The end of the last run in which no widget failed.
     refreshed_at: str | None
-    # Why the last run failed; None if it succeeded.
+    # The error of the last run; None if the run succeeded.
     last_error: str | None
     # The time of publication of each version that is held back, by scope/name@version.
     held_back: dict[str, str]
-    # The numbers of listed copies, of their versions, of their stored bundles, and of copies that
-    # are gone from the upstream.
+    # The numbers of listed copies, their versions and their stored bundles, and of copies that are
+    # gone from the upstream.
     widgets: int
     versions: int
     bundles: int
@@ -68,7 +68,7 @@ GROUP BY upstream.source ORDER BY upstream.source
 
 
 def find_upstreams(database: Database) -> list[KnownUpstream]:
-    """Return the upstreams that runs have remembered."""
+    """Return the upstreams that earlier runs have stored."""
     rows = database.fetch(KNOWN_UPSTREAMS, {}) if database.exists() else []
     return [
         KnownUpstream(
@@ -94,7 +94,7 @@ def find_sources(database: Database) -> list[str]:
 
 
 def find_source(database: Database, url: str) -> str:
-    """Return the URL by which the upstream at a URL is known, or else the URL itself."""
+    """Return the stored URL of the upstream at this URL, or the URL itself if it is unknown."""
     identity = _identity(url)
     return next((each for each in find_sources(database) if _identity(each) == identity), url)
 
@@ -129,7 +129,7 @@ class CopiedVersion(NamedTuple):
     # The bundleUrl that the upstream states.
     url: str
     is_stored: bool
-    # Whether the URL of the stored bundle contains its hash; after --adopt it does not yet.
+    # Whether the URL of the stored bundle contains its hash. After mirror --adopt it does not yet.
     has_hash: bool
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The lines of a pack beside the catalog: the origin of copies, and deleted versions."""
+"""The lines of a pack in addition to the catalog: the origin of copies, and deleted versions."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Query parameters that several routes of the API have: each is validated and parsed here."""
+"""Validates and parses the query parameters that several routes of the API share."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ class ParameterError(ValueError):
 
 
 def parse_boolean(name: str, value: str | None) -> bool | None:
-    """Return a boolean, None if it is absent or empty; raise ParameterError."""
+    """Return a boolean; None if the value is absent or empty; raise ParameterError."""
     if not value:
         return None
     if value.lower() not in ("true", "false"):
@@ -24,7 +24,7 @@ def parse_boolean(name: str, value: str | None) -> bool | None:
 
 
 def parse_positive(name: str, value: str | None, default: int) -> int:
-    """Return a positive number, the default if it is absent or empty; raise ParameterError."""
+    """Return a positive number; the default if it is absent or empty; raise ParameterError."""
     if not value:
         return default
     is_number = value.isascii() and value.isdigit()
@@ -42,7 +42,7 @@ def parse_limit(parameters: Mapping[str, str]) -> int:
 
 
 def parse_compat_sdk(value: str | None) -> str | None:
-    """Return compatSdk if it is absent or a valid version; raise ParameterError."""
+    """Return compatSdk, a valid version or None if it is absent; raise ParameterError."""
     if value is not None and not is_version(value):
         raise ParameterError(
             f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "
@@ -52,7 +52,7 @@ def parse_compat_sdk(value: str | None) -> str | None:
 
 
 def require_compat_sdk(value: str | None) -> str:
-    """Return compatSdk where it is required; raise ParameterError."""
+    """Return compatSdk for a route that requires it; raise ParameterError."""
     if value is None:
         raise ParameterError("compatSdk is missing: the SDK of the dashboard, such as 1.4.0.")
     parse_compat_sdk(value)
@@ -69,9 +69,9 @@ def check_repeated(name: str, values: Sequence[object], maximum: int) -> None:
 
 
 def parse_before(value: str | None) -> str | None:
-    """Return before as a stored timestamp, None if it is absent; raise ParameterError.
+    """Return before as a stored timestamp; None if it is absent; raise ParameterError.
 
-    An empty value is invalid: a variable that is not set must not disable a cool-down.
+    An empty value is invalid, so that an unset shell variable does not disable a cool-down.
     """
     try:
         return None if value is None else parse_time(value)

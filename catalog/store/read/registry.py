@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from ..connection.sqlite import fetch_one
 from . import json_sql
 
-# The widgets that one statement renders. A body can be as large as the catalog; in one piece,
-# SQLite and Python would each keep a copy of it.
+# The number of widgets that one statement renders. A body can be as large as the catalog; if it
+# were rendered in one piece, SQLite and Python would each keep a copy of it.
 WIDGETS_PER_PIECE = 250
 REGISTRY_PIECE = f"""
 SELECT count(*), max(name), CAST(group_concat(text) AS BLOB) FROM (

@@ -13,7 +13,7 @@ WHERE yanked = 0 AND {condition}
 ORDER BY published_at DESC, listing.scope, listing.name, precedence DESC, version.version
 LIMIT :limit
 """
-# The index version_published is in the order of the feed. The releases of one scope are sorted
+# The index version_published has the order of the feed. The releases of one scope are sorted
 # instead, because they may be rare in that index.
 NEWEST_RELEASES = _RELEASES.format(
     tables="version INDEXED BY version_published CROSS JOIN listing USING (widget_id)",

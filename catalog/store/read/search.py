@@ -29,14 +29,14 @@ class PageRevision(NamedTuple):
 
     content: int
     downloads: int
-    # The page stays valid while only widgets with fewer downloads than this are installed.
+    # Installs of widgets with fewer downloads than this leave the page valid.
     least_downloads: int
 
 
-# Without words, the page is read from an index that is in the order of the results. The total is
-# counted unless it is known for this content. The page ends with the last result, so that SQLite
-# reads no further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the
-# left, which has fewer rows.
+# Without words, the page is read from an index in the order of the results. The total is counted
+# unless it is known for this content. The page ends with the last result, so that SQLite reads no
+# further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the left, which
+# has fewer rows.
 TOTAL = """
 WITH total AS MATERIALIZED (
     SELECT iif(content = :counted_at, :counted, (
@@ -51,8 +51,8 @@ page AS (
 )
 """
 
-# All widgets, by the time of their newest candidate before a time: the index of times finds it.
-# Widgets without a candidate are looked for only if the page reaches them.
+# All widgets in the order of their newest candidate before a given time, which the index of times
+# finds. Widgets without a candidate are searched only if the page reaches them.
 PAGE_BEFORE = f"""{TOTAL}
 dated AS MATERIALIZED (
     SELECT widget_id, downloads, published_at, scope, name
@@ -87,7 +87,8 @@ page AS (
 )
 """
 
-# The order of results without words, or by request. An empty date sorts before all others.
+# The order of results without words, or if the request asks for it. An empty date sorts before all
+# others.
 SORT_KEYS = {
     "installs": "downloads DESC",
     "updated": "updated DESC",
@@ -110,7 +111,7 @@ PAGE_RANK = """CASE
     WHEN substr(replace(folded_name, '-', ''), 1, length(:q)) = :q THEN 1
     ELSE 2 END AS rank"""
 
-# The stored download count is -1 for null.
+# A download count of -1 stands for null.
 RENDER_PAGE = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets,
     pictures
@@ -135,12 +136,12 @@ IS_LATEST_COMPATIBLE = ADMITS.format(range_id="summary.sdk_range_id")
 # place of each picture. JSON escapes it, so that no text contains it.
 PICTURE_MARK = b"\x1f"
 MARK_PICTURE = """|| ',"picture":' || char(31)"""
-# The scope, name and picture of each widget of the page that has one, else null.
+# The scope, name and picture of each widget on the page, or null for a widget without a picture.
 PICTURES = """json_group_array(json((
     SELECT json_array(scope, name, json(picture))
     FROM about JOIN widget ON widget.id = about.widget_id
     WHERE about.widget_id = summary.widget_id AND picture IS NOT NULL)))"""
-# Takes the scope, name and stored picture of a widget. Returns the picture as results show it.
+# Takes the scope, name and stored picture of a widget, and returns the picture for the results.
 RenderPicture = Callable[[str, str, Json], Json | None]
 
 
@@ -151,8 +152,8 @@ def find_widgets(
 
     A query with pictures needs render_picture.
     """
-    # The total is remembered only for searches that read versions. Other searches count in an
-    # index, or find all results anyway.
+    # Totals are remembered only for searches that read versions. Other searches count in an index,
+    # or find all results anyway.
     key = total_key(query) if query.reads_versions else None
     counted_at, counted = connection.counts.get(key, (None, None))
     values = {
@@ -176,7 +177,7 @@ def find_widgets(
 def _insert_pictures(
     widgets: bytes, pictures: Iterable[tuple[str, str, Json] | None], render: RenderPicture
 ) -> bytes:
-    """Return the JSON of the widgets with the picture of each in place of its mark."""
+    """Replace the mark of each widget in the JSON with the picture of the widget."""
     before, *after = widgets.split(PICTURE_MARK)
     parts = [before]
     for picture, text in zip(pictures, after, strict=True):
@@ -191,7 +192,7 @@ MOST_WORDS = "SELECT coalesce(max({count}), 0) FROM listing WHERE {conditions}"
 
 
 def find_close_query(connection: Connection, query: SearchQuery) -> SearchQuery | None:
-    """Return the search for the widgets that have most of the words; None if none has a word."""
+    """Return a search for widgets with most of the words; None if no widget has any of them."""
     found, count = find_conditions(query), len(query.words)
     if not 2 <= count <= MAX_CLOSE_WORDS:
         return None
@@ -212,7 +213,7 @@ def _build_statement(query: SearchQuery) -> str:
     column = key.split()[0]
     expression = found.updated if column == "updated" else column
     if not query.q:
-        # The plus keeps SQLite from using an index that is not in the order of the page.
+        # The unary plus prevents SQLite from using an index that is not in the order of the page.
         in_order = [each if each is IN_SCOPE else f"+({each})" for each in filters]
         indexed = all_of([*found.matches, *in_order])
         order = key.replace(column, expression)

@@ -1,4 +1,4 @@
-"""The conditions of a search in SQL, and their values: which listed widgets a query finds."""
+"""The SQL conditions of a search, and their values: which listed widgets a query finds."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from .candidates import Candidates, all_of
 from .search_params import NONE, WITHOUT, SearchQuery, filter_text
 
-# The maximum number of trigrams in a query. For each one, the index reads another list, and this
-# many leave few candidates.
+# The maximum number of trigrams in a query. The index reads another list for each trigram, and this
+# many trigrams leave few candidates.
 MAX_TRIGRAMS = 12
 
 # The widgets with all trigrams of the words.
@@ -27,7 +27,7 @@ ON_PAGE = f"({IN_TEXT} OR instr(listing.page_text, :word{{number}}))"
 # The singular must end a word, so that "news" does not find "newest".
 SINGULAR_ON_PAGE = f"""({ON_PAGE}
     OR listing.folded_text || ' ' || listing.page_text || ' ' GLOB :singular{{number}})"""
-# A plural that people type: its singular has at least three letters.
+# A word that is probably a plural: its singular has at least three letters.
 PLURAL = re.compile("([a-z]+[a-rtv-z])s")
 MIN_PLURAL_LENGTH = 4
 
@@ -37,7 +37,7 @@ widget_id IN (SELECT widget_id FROM listing_keyword WHERE keyword = :keyword)
 
 IN_SCOPE = "scope = :scope"
 IS_OFFICIAL = "official = :official"
-# Few lists of permissions are distinct. Each is parsed once for each statement.
+# There are few distinct lists of permissions. Each statement parses every list once.
 HAS_PERMISSION = """{permissions} IN (
     SELECT list FROM (SELECT DISTINCT {permissions} AS list FROM listing)
     WHERE EXISTS (SELECT 1 FROM json_each(list) WHERE value IN (:permission, :other_permission)))
@@ -48,15 +48,15 @@ IN_PERMISSIONS = """EXISTS (
 
 
 class Conditions(NamedTuple):
-    """Which listed widgets a search finds, in SQL."""
+    """The SQL conditions that select the listed widgets of a search."""
 
-    # The table listing, or a join of it with the index of words.
+    # The table listing, or its join with the text index.
     source: str
     # The conditions for the words, the keyword and the SDK.
     matches: list[str]
     # The conditions of the filters, by the name of the filter.
     filters: dict[str, str]
-    # Filters compare the permissions (JSON) and the licence of the newest candidate.
+    # The filters compare these two columns of the newest candidate: permissions (JSON) and licence.
     permissions: str
     license: str
     # The time at which the latest version was published.
@@ -71,7 +71,7 @@ class Conditions(NamedTuple):
     values: Mapping[str, object]
 
 
-# Cached responses are revalidated with the conditions of their queries.
+# Revalidating a cached response needs the conditions of its query again.
 @lru_cache(maxsize=256)
 def find_conditions(query: SearchQuery) -> Conditions:
     """Return the conditions of a query."""
@@ -96,7 +96,7 @@ def find_conditions(query: SearchQuery) -> Conditions:
         **{f"word{number}": word for number, word in enumerate(words)},
         **{f"singular{number}": f"*{word}[^a-z0-9]*" for number, word in singulars.items()},
         "q": query.q,
-        # In quotes, FTS5 takes every character literally.
+        # FTS5 takes every character in quotes literally.
         "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in trigrams),
         "least_words": query.least_words,
         "keyword": query.keyword,
@@ -122,12 +122,12 @@ def find_conditions(query: SearchQuery) -> Conditions:
 
 
 def count_words(matches: Iterable[str]) -> str:
-    """Return the expression for how many words a row of listing has."""
+    """Return the expression that counts how many of the words a row of listing has."""
     return " + ".join(f"({match} > 0)" for match in matches)
 
 
 def _singulars(words: Sequence[str]) -> dict[int, str]:
-    """Return the singular of each word that is probably a plural, by its number."""
+    """Return the singular of each word that is probably a plural, by the number of the word."""
     found = {number: PLURAL.fullmatch(word) for number, word in enumerate(words)}
     return {
         number: match[1]
@@ -153,8 +153,8 @@ def _newest(candidates: Candidates, column: str, default: str) -> str:
 def _column(candidates: Candidates, column: str, default: str) -> str:
     """Return the expression for a column of the newest candidate of a row of listing.
 
-    If a request restricts the time, it is usually a recent one. Most latest versions are older, so
-    that the column of listing is enough.
+    If a request restricts the time, the time is usually recent. Most latest versions are older, so
+    the column of listing is enough for them.
     """
     listed, newest = _listed(candidates, column), _newest(candidates, column, default)
     if candidates.sdk is not None:
@@ -189,7 +189,7 @@ def _has_permission(query: SearchQuery) -> str:
 
 
 def _is_admitted(query: SearchQuery, permissions: str, has_permission: str) -> str:
-    """Return the condition that the filter admits these permissions."""
+    """Return the condition that the filter admits the permissions in this column."""
     permission = query.permission or ""
     if permission.removeprefix(WITHOUT) == NONE:
         has_permission = f"{permissions} = '[]'"
@@ -225,7 +225,10 @@ NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 
 def _trigrams(word: str) -> list[str]:
-    """Return up to three trigrams of the word, nearly as selective as all; none if not indexed."""
+    """Return up to three trigrams of the word, which are nearly as selective as all of them.
+
+    The index cannot find short words or some special characters; these give no trigrams.
+    """
     if len(word) < 3 or NOT_INDEXED.search(word):
         return []
     last = len(word) - 3

@@ -1,4 +1,4 @@
-"""The parameters of a search: a query string, validated and parsed into a SearchQuery."""
+"""The parameters of a search: a validated query string, parsed into a SearchQuery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,21 +10,21 @@ from .parameters import ParameterError, parse_boolean, parse_limit, parse_positi
 
 MAX_Q_LENGTH = 1000  # characters
 SORTS = ("installs", "updated", "created", "name")
-# The only value of include.
+# The only allowed value of include.
 PICTURE = "picture"
 # The filter value that selects widgets without a permission or a licence.
 NONE = "(none)"
-# The prefix of a permission that selects the widgets that do not need it.
+# This prefix before a permission selects the widgets that do not need the permission.
 WITHOUT = "-"
-# The prefix of a text that would otherwise have a special meaning, such as a permission that is
-# called (none).
+# This prefix marks a text that would otherwise have a special meaning, such as a permission that is
+# called "(none)".
 LITERAL = "\\"
-# The permissions that let a widget use a network. A widget without both has no network access.
+# The permissions that let a widget use the network. A widget without both has no network access.
 NETWORK = ("network", "local-network")
 
 
 def filter_value(text: str) -> str:
-    """Return the value of a filter that finds a permission or licence with this text."""
+    """Return the filter value that selects a permission or licence with this text."""
     is_special = text == NONE or text.startswith((WITHOUT, LITERAL))
     return LITERAL + text if is_special else text
 
@@ -36,9 +36,9 @@ def filter_text(value: str) -> str:
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """A parsed search; None means that the results are not restricted by this parameter."""
+    """A parsed search; None means that the parameter does not restrict the results."""
 
-    # Folded by fold(), with single spaces between the words.
+    # The text after fold(), with single spaces between the words.
     q: str
     scope: str | None
     official: bool | None
@@ -46,23 +46,24 @@ class SearchQuery:
     candidates: Candidates
     page: int
     limit: int
-    # Only widgets that have a candidate.
+    # If true, find only widgets that have a candidate.
     compatible: bool = False
     # One of SORTS; None for the default order.
     sort: str | None = None
-    # Only widgets whose newest candidate needs this permission; NONE for those that need none,
-    # and WITHOUT before a permission that they do not need.
+    # Find only widgets whose newest candidate needs this permission. NONE selects widgets that need
+    # no permission; WITHOUT before a permission selects widgets that do not need it.
     permission: str | None = None
-    # Only widgets whose latest version has this licence; NONE for those that state none.
+    # Find only widgets whose latest version has this licence. NONE selects widgets without a
+    # licence.
     license: str | None = None
     # Whether each result includes the picture of its widget.
     pictures: bool = False
-    # Whether a page makes the search. Pages also search scope/name and keywords, and treat
+    # Whether a page runs the search. Pages also search scope/name and keywords, and treat
     # "-network" as no network access at all. The API does not, and never sets the fields below.
     for_pages: bool = False
-    # Only widgets with this folded keyword.
+    # Find only widgets with this folded keyword.
     keyword: str | None = None
-    # Find widgets with this many of the words; None for all of them.
+    # Find widgets with at least this many of the words; None requires all of them.
     least_words: int | None = None
 
     @property
@@ -81,7 +82,7 @@ class SearchQuery:
 
     @property
     def latest(self) -> Candidates:
-        """The candidates for the latest version, whichever SDK they run on."""
+        """The candidates for the latest version, regardless of the SDK."""
         return self.candidates._replace(sdk=None)
 
     @property
@@ -97,7 +98,7 @@ class SearchQuery:
 
     @property
     def offset(self) -> int:
-        """The number of results before the page; the greatest one fits an integer of SQLite."""
+        """The number of results before the page; its maximum fits an SQLite integer."""
         return (self.page - 1) * self.limit
 
 
@@ -121,7 +122,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
     return query
 
 
-# Words that could be part of nearly every search in a widget catalog.
+# Words that are too general in a catalog of widgets to restrict a search.
 IGNORED_WORDS = ("widget", "widgets")
 
 

@@ -1,4 +1,4 @@
-"""A selection of widgets, by the options of the commands mirror, pack and export."""
+"""A selection of widgets by the options of the commands mirror, pack and export."""
 
 import json
 import shlex
@@ -15,9 +15,9 @@ IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM jso
 
 @dataclass(frozen=True)
 class Selection:
-    """Widgets of these scopes and these widgets, all if none is named.
+    """A selection of scopes and widgets; it selects all widgets if it names none.
 
-    With SDKs, only widgets that have a version for one of these SDKs that is not yanked.
+    With SDKs, it selects only widgets that have a version for one of these SDKs that is not yanked.
     """
 
     scopes: Sequence[str] = ()
@@ -31,12 +31,12 @@ class Selection:
         return is_named or not (self.scopes or self.widgets)
 
     def arguments(self) -> list[str]:
-        """Return the options of the command line that select these widgets."""
+        """Return the command-line options that select these widgets."""
         arguments = []
         for name, value in asdict(self).items():
             option = "--" + name.replace("_", "-")
             if isinstance(value, list | tuple):
-                # The option has the name of the field without its plural s.
+                # The name of the option is the name of the field without the plural s.
                 arguments += [shlex.join([option[:-1], each]) for each in value]
             elif value:
                 arguments.append(option if value is True else shlex.join([option, str(value)]))

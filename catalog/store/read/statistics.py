@@ -5,7 +5,7 @@ import sqlite3
 from ..connection.sqlite import fetch_one
 from .lookup import Read
 
-# The recursive part reads one entry of an index for each scope. The sum of all counters can exceed
+# The recursive part reads one index entry for each scope. The sum of all counters can exceed
 # SQLite's integers; total() is exact up to 2^53.
 STATISTICS = """
 WITH RECURSIVE each_scope (scope) AS (
@@ -40,7 +40,7 @@ def count_listed(connection: sqlite3.Connection) -> tuple[int, int]:
     return widgets, versions
 
 
-# The newest version and the newest widget, for a warning about an older pack.
+# These times are needed for a warning about an older pack.
 NEWEST_TIME = """
 SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
            coalesce((SELECT max(created_at) FROM widget), ''))
@@ -66,5 +66,5 @@ ANY_WIDGET = "SELECT 1 FROM widget LIMIT 1"
 
 
 def check_readable(connection: sqlite3.Connection) -> None:
-    """Read a row, so that a file that cannot be read raises an error."""
+    """Read a row, which raises an error if the file cannot be read."""
     fetch_one(connection, ANY_WIDGET)

@@ -1,4 +1,4 @@
-"""The hashes of the bundles and pictures that the catalog names."""
+"""The hashes of the bundles and pictures that the catalog refers to."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 
 
 def stored_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
-    """Return the hashes of the stored bundles; IS_SELECTED explains the paths of a selection."""
+    """Return the hashes of the stored bundles; IS_SELECTED explains the paths."""
     return [sha256 for (sha256,) in fetch_all(connection, STORED_HASHES, {"paths": paths})]
 
 
@@ -32,7 +32,7 @@ def named_pictures(
     return [(path, json.loads(picture)) for path, picture in rows]
 
 
-# A dry run leaves out the bundles of copies that gc would delete.
+# A dry run excludes the bundles of copies that gc would delete.
 USED_HASHES = """
 SELECT sha256_hash FROM (
     SELECT widget_id, sha256_hash FROM version
@@ -63,7 +63,7 @@ def find_stored_bundle(
     return (row["sha256_hash"], bool(row["is_copy"])) if row else None
 
 
-# Load balancers check the health every second, so only the newest versions are read.
+# Load balancers check the health every second, so this reads only the newest versions.
 NEWEST_BUNDLES = """
 SELECT sha256_hash, bundle_size FROM (SELECT * FROM version ORDER BY id DESC LIMIT 20)
 WHERE bundle_path IS NOT NULL
@@ -71,7 +71,7 @@ WHERE bundle_path IS NOT NULL
 
 
 def newest_bundles(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Return hash and size of the stored bundles among the 20 newest versions."""
+    """Return the hash and size of each stored bundle among the 20 newest versions."""
     return [
         (row["sha256_hash"], row["bundle_size"]) for row in fetch_all(connection, NEWEST_BUNDLES)
     ]

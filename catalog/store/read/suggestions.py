@@ -12,12 +12,12 @@ from ...domain.folding import fold
 from ..connection.sqlite import Connection, fetch_all, fetch_one
 
 MAX_SUGGESTIONS = 5
-# Only the beginning of a longer text is compared.
+# If a text is longer than this, only its beginning is compared.
 MAX_COMPARED_LENGTH = 40
-# How many widgets are compared, the most installed first: of the scope, and of all others.
+# The number of widgets to compare, most installed first: in the same scope, and in all others.
 MAX_COMPARED_IN_SCOPE = 200
 MAX_COMPARED = 1_000
-# Names below this ratio of SequenceMatcher are not similar.
+# Names with a SequenceMatcher ratio below this are not similar.
 MIN_SIMILARITY = 0.65
 SAME_SCOPE_BONUS = 0.1
 
@@ -32,7 +32,7 @@ class Suggestion(NamedTuple):
     display_name: str
 
 
-# The result is one JSON text: a row for each widget takes longer.
+# The result is one JSON text: one row for each widget would take longer.
 MOST_INSTALLED = """
 SELECT json_group_array(json_array(widget_id, scope, name, folded_name)) FROM (
     SELECT * FROM (

@@ -1,6 +1,6 @@
-"""Access tokens: how they are found and checked.
+"""Finds and checks access tokens.
 
-An operator creates tokens. Short tokens are issued for the id tokens of jobs, by a trust.
+An operator creates tokens. Trusts issue short tokens to jobs, in exchange for their id tokens.
 """
 
 import hmac
@@ -20,15 +20,15 @@ from ..connection.sqlite import fetch_all, fetch_one
 from ..connection.transaction import Actor
 from .lookup import Read
 
-# How long before the expiry of a token its users are warned.
+# Users are warned this long before their token expires.
 WARNING_PERIOD = timedelta(days=14)
-# If no token is found, this hash is compared, so that an unknown token takes as long as a wrong
-# secret.
+# This hash is compared if no token is found, so that the response to an unknown token takes as long
+# as to a wrong secret.
 NO_HASH = "0" * 64
 
 
 class Token(NamedTuple):
-    """A token, found by its current secret or by the previous one."""
+    """A token that was found by its current or its previous secret."""
 
     # The public part of the token's text.
     id: str
@@ -42,14 +42,14 @@ class Token(NamedTuple):
     previous_expires_at: str | None = None
     # Whether the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False
-    # The subject and claims of the id token. Only a short token has them; its name is that of its
-    # trust.
+    # The subject and claims of the id token. Only a short token has them; its name is the name of
+    # its trust.
     subject: str | None = None
     claims: Json | None = None
 
     @property
     def title(self) -> str:
-        """The token as messages name it: the kind of its actor and its name."""
+        """The name of the token in messages: the kind of its actor, and the token's name."""
         return f"{self.actor.kind} {self.name}"
 
     @property
@@ -152,7 +152,7 @@ HAS_TOKENS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM token) OR EXISTS (SELECT 1 FR
 
 
 def has_tokens(database: Database) -> bool:
-    """Return whether a token was ever created, or a trust, which issues tokens."""
+    """Return whether any token was ever created, or any trust that issues tokens."""
     return fetch_one(database.reader(), HAS_TOKENS) is not None
 
 
@@ -166,7 +166,7 @@ WHERE revoked_at IS NULL AND expires_at > :now
 def next_expiry(connection: sqlite3.Connection) -> float | None:
     """Return when the next valid token expires, in seconds since 1970; None if no token does.
 
-    A token that was created for less than WARNING_PERIOD does not count: it is meant to expire.
+    A token that was created for less than WARNING_PERIOD is ignored: it is meant to expire.
     """
     values = {"now": now(), "warning_days": WARNING_PERIOD.days}
     (text,) = fetch_one(connection, NEXT_EXPIRY, values)
@@ -193,7 +193,7 @@ def get_token(read: Read, name: str) -> Token:
 
 
 def describe_token(token: Token) -> Json:
-    """Return what a token may do and until when, as the audit log and the API show it."""
+    """Return the scopes, permissions and expiry of a token for the audit log and the API."""
     identity = {"trust": token.name, "subject": token.subject, "claims": token.claims}
     return {
         "token": token.name,

@@ -1,4 +1,4 @@
-"""Trusts: which issuers of id tokens the catalog trusts, and for which jobs."""
+"""Trusts: the issuers of id tokens that the catalog trusts, and the jobs that may use them."""
 
 import json
 import sqlite3

@@ -18,7 +18,7 @@ CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unk
 
 
 def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> UpdatesQuery:
-    """Return the query of these parameters; raise ParameterError."""
+    """Return the query that these parameters describe; raise ParameterError."""
     sdk = require_compat_sdk(parameters.get("compatSdk"))
     before = parse_before(parameters.get("before"))
     try:
@@ -30,8 +30,9 @@ def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> Up
 
 
 # The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
-# in :widgets and the fields of Release. Without an SDK every version is compatible. A row for each
-# version or widget would take longer; the text of a hundred widgets could take too much memory.
+# in :widgets and the fields of Release. Without an SDK, every version is compatible. One row for
+# each version or widget would take longer; the text of a hundred widgets could take too much
+# memory.
 WIDGETS_PER_TEXT = 20
 RELEASES = f"""
 SELECT json_group_array(json_array(position, json(versions))) FROM (
@@ -96,8 +97,8 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     """Return the advice for a version of a listed widget; None if there is no such version.
 
     Without an SDK, a version counts as compatible if it shares an SDK with the installed version.
-    If that gives no update, or only a deprecated one, every version counts as compatible. The
-    reason is then not meaningful.
+    If no such version is an update, or only a deprecated one, every version counts as compatible.
+    The reason is meaningless in that case.
     """
     releases = _read_releases(connection, [installed], Candidates(sdk))
     newest_first = releases.get(installed[:2], [])
@@ -126,7 +127,7 @@ def _read_releases(
         values = {"widgets": json.dumps(some), **candidates.values}
         (text,) = fetch_one(connection, RELEASES, values)
         for position, rows in json.loads(text):
-            # The deadline of the thread also bounds the work in Python.
+            # The deadline of the thread also limits the work in Python.
             connection.check_deadline()
             releases[some[position]] = list(map(Release._make, rows))
     return releases
@@ -147,7 +148,7 @@ def _find(
     return UPDATE if advice.update else CURRENT, own, advice
 
 
-# The members of an installed version. Building a dict for each and encoding it would make
+# The JSON members of an installed version. Building and encoding a dict for each version would make
 # find_updates() 8 % slower.
 ITEM = (
     '{{"scope":{},"name":{},"installed":{},"status":"{}","yanked":{},"yankedReason":{},'
@@ -162,7 +163,7 @@ def _render(
     advice: Advice,
     entries: Mapping[int, str],
 ) -> str:
-    """Return the JSON of an installed version; entries has the JSON of updates by their id."""
+    """Return the JSON of an installed version; entries maps the id of each update to its JSON."""
     return ITEM.format(
         *map(encode_basestring, installed),
         status,

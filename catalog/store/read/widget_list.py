@@ -28,8 +28,8 @@ def list_widgets(
 ) -> list[Json]:
     """Return the widgets of one scope or of all; if unlisted is true, only unlisted ones.
 
-    Each widget has the fields of a search result. They are sorted by name or, if sort is "created",
-    by time with the newest first.
+    Each widget has the fields of a search result. The widgets are sorted by name, or by creation
+    time with the newest first if sort is "created".
     """
     values = {"scope": scope, "unlisted": unlisted, "sort": sort}
     return [json.loads(row["json"]) for row in fetch_all(connection, LIST_WIDGETS, values)]
@@ -72,7 +72,7 @@ ORDER BY scope, name LIMIT :limit
 
 
 def find_names(connection: sqlite3.Connection, prefix: str, limit: int) -> list[sqlite3.Row]:
-    """Return scope/name and display name of the widgets whose scope/name begins with the text."""
+    """Return the scope/name and display name of widgets whose scope/name begins with the text."""
     return fetch_all(connection, FIND_NAMES, {"prefix": prefix, "limit": limit})
 
 

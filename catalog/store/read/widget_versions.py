@@ -7,7 +7,7 @@ from ...domain.documents import Json
 from ..connection.sqlite import fetch_one
 from .candidates import NEWEST_FIRST, RUNS_ON_SDK
 
-# The longest texts in a row of the version table and in a comparison; the page of a version shows
+# The maximum lengths of texts in the version table and in a comparison; the page of a version shows
 # the whole text.
 MAX_REASON = 300  # characters
 MAX_NOTE = 2_000  # characters

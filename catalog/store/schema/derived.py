@@ -1,8 +1,8 @@
-"""Derived rows: what search and the feed of changes read, written at the end of a transaction.
+"""Derived rows, which search and the feed of changes read; the end of a transaction writes them.
 
 Triggers of schema.sql note the widgets that a transaction touches. REFRESH deletes and inserts the
-rows of these widgets in listing, listing_keyword, listing_text, summary and change, and raises
-the revision.
+rows of these widgets in listing, listing_keyword, listing_text, summary and change, and raises the
+revision.
 """
 
 import json
@@ -24,7 +24,8 @@ _PUT_CHANGE = """
 ON CONFLICT (scope, name) DO UPDATE SET sequence = excluded.sequence, listed = excluded.listed
 """
 
-# Widgets that are no longer listed. Their names are in listing, even if they were deleted.
+# Records widgets that are no longer listed. Their names are still in listing, even if they were
+# deleted.
 CHANGE_REMOVED = f"""
 INSERT INTO change
 SELECT scope, name, {_NEXT_SEQUENCE}, 0 FROM listing
@@ -52,7 +53,8 @@ SELECT id, folded_text, page_text FROM touched CROSS JOIN listed_text ON id = wi
 WHERE NOT EXISTS (SELECT 1 FROM listing WHERE widget_id = id AND {_IS_INDEXED})
 """
 
-# In this order: the first three compare listing with widget, before listing is written.
+# The order matters: the first three statements compare listing with widget before listing is
+# written.
 REFRESH = (
     CHANGE_REMOVED,
     UNINDEX_TEXT,
@@ -68,14 +70,14 @@ REFRESH = (
     "DELETE FROM touched",
 )
 
-# In the error of the trigger widget_too_large, which the last of these statements fires.
+# Matches the error of the trigger widget_too_large, which the last of these statements fires.
 TOO_LARGE = re.compile("'too large: ([0-9]+) ([0-9]+) (.+)'")
 
 
 def raise_if_too_large(message: str) -> None:
-    """Raise TooLargeError if this is the message of SQLite's error for a widget that is."""
+    """Raise TooLargeError if this is SQLite's error message for a widget that is too large."""
     if match := TOO_LARGE.search(message):
-        # SQLite quotes the text.
+        # SQLite doubles the quotes in the text.
         path = match[3].replace("''", "'")
         raise TooLargeError(path, versions=int(match[1]), size=int(match[2]))
 
@@ -94,7 +96,7 @@ ADD_RANGES = """
 INSERT INTO sdk_range (range) SELECT key FROM json_each(:ranges) WHERE true
 ON CONFLICT DO NOTHING
 """
-# A range that exists already has the same intervals.
+# The intervals of a range never change, so existing rows stay as they are.
 ADD_INTERVALS = """
 INSERT INTO sdk_interval
 SELECT sdk_range.id, interval.value ->> 0, interval.value ->> 1
@@ -102,14 +104,14 @@ FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
 CROSS JOIN json_each(given.value) AS interval
 WHERE true ON CONFLICT DO NOTHING
 """
-# This runs after versions were deleted or replaced.
+# Run this statement after versions were deleted or replaced.
 REMOVE_UNUSED_RANGES = """
 DELETE FROM sdk_range WHERE NOT EXISTS (SELECT 1 FROM version WHERE sdk_version = range)
 """
 
 
 def add_ranges(ranges: Iterable[str]) -> list[Statement]:
-    """Return what adds the SDK ranges of versions; they must be added before the versions."""
+    """Return the statements that add SDK ranges; run them before adding the versions."""
     members = ",".join(map(_range_member, dict.fromkeys(ranges)))
     values = {"ranges": f"{{{members}}}"}
     return [(ADD_RANGES, values), (ADD_INTERVALS, values)]
@@ -122,7 +124,7 @@ def _range_member(range_: str) -> str:
 
 
 def folded_columns(widget: Any) -> dict[str, str]:
-    """Return the columns in which search finds words, for a row of widget."""
+    """Return the columns of a row of widget in which search finds words."""
     name = " ".join(fold(widget["display_name"]).split())
     return {
         "folded_name": name,
@@ -132,11 +134,11 @@ def folded_columns(widget: Any) -> dict[str, str]:
 
 
 def folded_path(scope: str, name: str) -> str:
-    """Return scope/name as pages search it."""
+    """Return scope/name in the form that pages search."""
     return without_hyphens(f"{scope}/{name}")
 
 
 def folded_keywords(keywords: str | None) -> str:
-    """Return the keywords in JSON as pages search them; each once."""
+    """Return the keywords of a JSON list in the form that pages search, each once."""
     folded = map(without_hyphens, json.loads(keywords or "[]"))
     return json.dumps(list(dict.fromkeys(folded)), ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Rebuild the tables of a file: with its own rows to migrate it, or with the rows of a backup.
+"""Rebuilds the tables of a file: with its own rows to migrate it, or with the rows of a backup.
 
-The only schema that is migrated is that of release 1.0.0. A new column needs nothing here if it has
-a default or may be null. A new table needs nothing either, unless its rows are derived.
+The only schema that is migrated is that of release 1.0.0. A new column needs no code here if it has
+a default or may be null. A new table needs no code either, unless its rows are derived.
 """
 
 import sqlite3
@@ -11,8 +11,8 @@ from contextlib import closing
 from .derived import ADD_BUNDLE_HASHES, REFRESH, add_ranges, folded_path
 from .schema import schema_statements
 
-# A file that has tokens, trusts or an audit log keeps them: no restore makes a revoked token or a
-# removed trust valid again.
+# A file that has tokens, trusts or an audit log keeps them, so that no restore makes a revoked
+# token or a removed trust valid again.
 KEPT_TABLES = {"token", "trust", "short_token", "audit"}
 # Tables whose rows are not copied, because they are computed from other rows.
 DERIVED_TABLES = {
@@ -34,20 +34,21 @@ WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREATE VIRTUAL%'
 """
 OWN_NAMES = "SELECT tbl_name FROM sqlite_schema"
-# In the order of schema.sql, in which a table follows those that it refers to. The type excludes
-# the tables of the text index.
+# The order is that of schema.sql, where each table follows the tables that it refers to. The
+# condition on the type excludes the tables of the text index.
 OWN_TABLES = """
 SELECT object.name FROM sqlite_schema AS object JOIN pragma_table_list USING (name, type)
 WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY object.rowid
 """
-# Both catalogs counted the same installs until they diverged.
+# Both catalogs counted the same installs until they diverged, so the higher count is the better
+# one.
 KEEP_COUNTS = """
 UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
-# A pack has no installs by day, so the replaced catalog's stay.
+# A pack does not contain installs by day, so the replaced catalog's installs by day stay.
 KEEP_DAYS = (
     """
     INSERT INTO install_day
@@ -74,7 +75,7 @@ ON CONFLICT DO NOTHING
 """
 LIMIT_TRIGGER = "SELECT sql FROM main.sqlite_schema WHERE name = 'widget_too_large'"
 HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
-# The ids of deleted rows must not be used again.
+# The ids of deleted rows must not be reused.
 COPY_SEQUENCES = """
 UPDATE sqlite_sequence AS new SET seq = max(new.seq, old.seq) FROM sqlite_sequence AS old
 WHERE old.name = 'old_' || new.name
@@ -86,22 +87,22 @@ def rebuild_tables(
 ) -> None:
     """Create every table of the current schema, and copy the rows of the old tables into them.
 
-    With a source, the name of an attached database, copy its rows instead. Tokens and audit log
-    stay, unless they are empty, and so do the hashes of deleted versions. With keeps_history,
-    higher install counts and the installs by day stay too. Tables and views of other programs,
-    such as Litestream, are not changed.
+    If source names an attached database, copy its rows instead. The tokens and the audit log stay,
+    unless they are empty, and so do the hashes of deleted versions. With keeps_history, higher
+    install counts and the installs by day stay too. Tables and views of other programs, such as
+    Litestream, are not changed.
     """
     own_names, tables = _own_schema()
     objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_names]
     has_catalog = ("table", "widget", "widget") in map(tuple, objects)
     (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
-    # Otherwise views and triggers of other programs would refer to the renamed tables.
+    # Without this setting, views and triggers of other programs would refer to the renamed tables.
     connection.execute("PRAGMA legacy_alter_table = ON")
     for kind, name, _ in objects:
         if name in tables:
             connection.execute(f"ALTER TABLE main.{name} RENAME TO old_{name}")
         else:
-            # Dropping a full-text index drops its own tables too, so they may be gone.
+            # Dropping a full-text index also drops its own tables, so they may be gone already.
             connection.execute(f"DROP {kind} IF EXISTS main.{_quoted(name)}")
     connection.execute("PRAGMA legacy_alter_table = OFF")
     for statement in schema_statements():
@@ -124,7 +125,7 @@ def rebuild_tables(
     _write_all_digits(connection)
     _fold_paths(connection)
     connection.execute(ADD_BUNDLE_HASHES)
-    # A widget that was too large before stays as it is.
+    # Widgets that were too large before the migration stay as they are.
     (limit,) = connection.execute(LIMIT_TRIGGER).fetchone()
     connection.execute("DROP TRIGGER widget_too_large")
     for statement in REFRESH:
@@ -150,7 +151,7 @@ def _quoted(name: str) -> str:
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:
-    """Copy the rows of a table, if it exists, in the columns of both; return their number."""
+    """Copy the rows of a table, if it exists, in the common columns; return the row count."""
     columns = _column_names(connection, schema, old) & _column_names(connection, "main", new)
     if not columns:
         return 0
@@ -161,7 +162,7 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
     # The changes of listed widgets are derived.
     condition = "NOT listed" if new == "change" else "true"
     names = ", ".join(columns)
-    # A deleted version may have been copied before.
+    # The row of a deleted version may have been copied before.
     return connection.execute(
         f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE {condition}"
         " ON CONFLICT DO NOTHING"
@@ -183,7 +184,7 @@ SET_FOLDED_PATH = "UPDATE widget SET folded_path = ? WHERE id = ?"
 
 
 def _fold_paths(connection: sqlite3.Connection) -> None:
-    """Store the path of each widget for search; the schema of release 1.0.0 does not have it."""
+    """Store the search path of each widget, which the schema of release 1.0.0 lacks."""
     rows = connection.execute(UNFOLDED_PATHS).fetchall()
     connection.executemany(SET_FOLDED_PATH, [(folded_path(*path), id_) for id_, *path in rows])
 
@@ -202,8 +203,8 @@ UPDATE revision SET content = :new, downloads = :new, history = lower(hex(random
 def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
     """Set a revision above the old one, and a new history; neither was used before.
 
-    A cached response is then never mistaken for a current one, nor the token of a client for a
-    valid one. The time alone is not enough: the clock that set the old revision may have been
+    This prevents cached responses from being mistaken for current ones, and tokens of clients for
+    valid ones. The time alone is not enough: the clock that set the old revision may have been
     ahead.
     """
     connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

@@ -7,7 +7,7 @@ from ...system.data_files import find_data_file
 
 Statement = tuple[str, Mapping[str, object]]
 
-# "Wcat": marks a SQLite file as a widget catalog.
+# The application id "Wcat" marks an SQLite file as a widget catalog.
 APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 7
 # The schema version of release 1.0.0, from which files are migrated.

@@ -1,4 +1,4 @@
-"""What people read about a widget: the table about, and the files of pictures."""
+"""Writes the about of widgets: the table about, and the files of pictures."""
 
 import json
 import sqlite3
@@ -34,7 +34,7 @@ def find_about_rows(transaction: Transaction, ids: Iterable[int]) -> dict[int, s
 
 
 def put_about(transaction: Transaction, rows: Iterable[Row]) -> None:
-    """Write rows of about, which have the scope and name of their widget."""
+    """Write rows of the table about, which include the scope and name of their widget."""
     folded = [{**row, "folded_keywords": folded_keywords(row["keywords"])} for row in rows]
     transaction.execute_many(PUT_ABOUT, folded)
 
@@ -46,7 +46,7 @@ def changed_columns(stored: Any, new: Mapping[str, Any]) -> Row:
 
 
 def edit_about(transaction: Transaction, target: WidgetName, stored: Any, changes: Row) -> None:
-    """Write the changed columns, and record them, readme and picture by their SHA-256."""
+    """Write and record the changed columns; readme and picture are recorded by their SHA-256."""
     row = {key: (stored or NOTHING)[key] for key in ABOUT_KEYS}
     before, after = ({key: _recorded(key, each[key]) for key in changes} for each in (row, changes))
     put_about(transaction, [{**target._asdict(), **row, **changes}])
@@ -54,7 +54,7 @@ def edit_about(transaction: Transaction, target: WidgetName, stored: Any, change
 
 
 def _recorded(key: str, value: str | None) -> object:
-    """Return the value of a column in the form in which the audit log stores it."""
+    """Return the value of a column as the audit log stores it."""
     if value is None or key not in ("readme", "keywords", "picture"):
         return value
     if key == "readme":
@@ -63,7 +63,7 @@ def _recorded(key: str, value: str | None) -> object:
 
 
 class NewFile(NamedTuple):
-    """A bundle or a picture that is to be stored."""
+    """A bundle or picture that is to be stored."""
 
     sha256: str
     size: int
@@ -72,16 +72,16 @@ class NewFile(NamedTuple):
 
 
 def picture_file(content: bytes) -> NewFile:
-    """Return the picture as a file to store; raise NotAllowedError unless it is allowed."""
+    """Return the picture as a file to store; raise NotAllowedError if it is not allowed."""
     return NewFile(str(describe_picture(content)["sha256Hash"]), len(content), [content])
 
 
 @contextmanager
 def store_files(bundles: Bundles, files: Iterable[NewFile]) -> Iterator[None]:
-    """Store the files for the block, which must make the catalog name them.
+    """Store the files for the block, which must make the catalog refer to them.
 
-    If it refuses that, a file that was not stored before is removed again. After any other error
-    the change may be written, and `gc` removes the files if it is not.
+    If the catalog refuses the change, files that were not stored before are removed again. After
+    any other error the change may have been written; if it was not, `gc` removes the files.
     """
     new = []
     with bundles.writing():

@@ -1,4 +1,4 @@
-"""The bundles of an import whose files are here already, for example after a rollback."""
+"""The bundles of an import that are already stored here, for example after a rollback."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,12 +11,13 @@ from .stored_bundles import StoredBundle, stored_bundles
 
 
 class BundleFiles:
-    """The files in the directory of bundles, as they are when an import begins to write."""
+    """The files in the bundle directory at the time when an import begins to write."""
 
     def __init__(self, database: Database, bundles: Bundles) -> None:
         self._bundles = bundles
         self._hashes = set(bundles.hashes())
-        # Files whose content is known. Those of stored bundles were verified when they were stored.
+        # Whether each file has the right content. Stored bundles were verified when they were
+        # stored.
         self._is_valid: dict[str, bool] = {}
         if self._hashes:
             with database.read() as connection:
@@ -34,7 +35,7 @@ class BundleFiles:
             yield [each for each in valid if self._bundles.has(each.sha256, each.size)]
 
     def _verify(self, bundle: StoredBundle) -> bool:
-        """Return whether the content of the file has its hash; read each file once."""
+        """Return whether the content of the file matches its hash; read each file only once."""
         sha256 = bundle.sha256
         if sha256 not in self._is_valid:
             try:

@@ -14,8 +14,8 @@ from .about import picture_file
 from .documents import put_documents
 from .stored_bundles import register_bundles, stored_bundles
 
-# The bundle of every widget that has no module in seed/bundles. seed/demo.jsonl has the size and
-# the hash of each bundle.
+# The bundle of each widget without a module in seed/bundles. seed/demo.jsonl has the size and the
+# hash of each bundle.
 BUNDLE = """\
 // A widget of the demo catalog. It shows its own name and version.
 export const name = "NAME";
@@ -25,9 +25,9 @@ export function mount(element) {
   element.textContent = `${name} ${version}`;
 }
 """
-# The last days have installs, which are part of the counts in seed/demo.jsonl.
+# The number of recent days with installs, which are part of the counts in seed/demo.jsonl.
 INSTALL_DAYS = 84
-# How fast the installs of a widget grow, in percent a week
+# Weekly growth rates of installs, in percent.
 GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
 INSTALLS = """
 FROM json_each(:installs) AS item
@@ -47,16 +47,16 @@ def create_demo(
 ) -> None:
     """Create the database with the documents of the demo catalog, and store its bundles.
 
-    With the number of a day, it has installs of the weeks up to this day.
+    If a day is given, add installs of the weeks up to that day.
     """
     stored = [bundle for document in documents for bundle in stored_bundles(document)]
 
     def fill(transaction: Transaction) -> None:
-        # The catalog exists only with all its bundles.
+        # The file of the catalog appears only after all bundles are stored.
         with bundles.writing():
             for each in stored:
                 content = demo_bundle(each.scope, each.name, each.version)
-                # Syncing each of them would take a second on a slow disk.
+                # Syncing each bundle would take a second on a slow disk.
                 bundles.add(each.sha256, each.size, [content], durable=False)
                 compress_bundle(bundles, each.sha256, durable=False)
             for document in documents:
@@ -75,7 +75,7 @@ def create_demo(
 
 
 def demo_bundle(scope: str, name: str, version: str) -> bytes:
-    """Return the bundle of a version: a module of seed/bundles, or the one that most share."""
+    """Return the bundle of a version: a module of seed/bundles, or the default BUNDLE."""
     try:
         source = find_data_file(f"seed/bundles/{scope}-{name}.js").read_text("utf-8")
     except DataFileError:

@@ -1,6 +1,6 @@
-"""Widget documents into rows: the one way in for import, publish, mirror, unpack and the demo.
+"""Writes widget documents as rows: the one way in for import, publish, mirror, unpack and demo.
 
-put_documents() reads what is stored of the widgets, compares, and writes only what differs.
+put_documents() reads the stored rows of the widgets, compares them, and writes only differences.
 """
 
 import json
@@ -24,8 +24,8 @@ from .moderation import (
 )
 
 SIZE_COLUMNS = {"min_size": ("min_w", "min_h"), "max_size": ("max_w", "max_h")}
-# download_count is not among them: an install may change it at any time, so the value that was read
-# is never written.
+# download_count is left out: an install may change it at any time, so a value that was read must
+# never be written.
 WIDGET_COLUMNS = (
     *(field.column for field in WIDGET_FIELDS if field.column != "download_count"),
     "folded_name",
@@ -53,7 +53,7 @@ SET ({_column_list(WIDGET_COLUMNS[2:])}) = ({_column_list(WIDGET_COLUMNS[2:], "e
 SET_COUNT = """
 UPDATE widget SET download_count = :download_count WHERE scope = :scope AND name = :name
 """
-# An install may be counted after the counter was read.
+# An install may be counted after the counter was read, so the maximum is computed in SQL.
 RAISE_COUNT = """
 UPDATE widget SET download_count = max(coalesce(download_count, 0), :download_count)
 WHERE scope = :scope AND name = :name
@@ -82,11 +82,11 @@ WHERE widget_id IN (SELECT value FROM json_each(:ids))
 
 
 class PutResult(NamedTuple):
-    """What put_documents() did, or would do: the scope/name of each widget."""
+    """The result of put_documents(), also for a dry run: the scope/name of each widget."""
 
     added: set[str]
     changed: set[str]
-    # Stored versions that are not in the documents; only filled for an action.
+    # Stored versions that are not in the documents; filled only if an action is given.
     others: Sequence[WidgetName] = ()
 
 
@@ -99,7 +99,7 @@ class StoredWidget(NamedTuple):
 
 
 class DocumentChanges(NamedTuple):
-    """What a document changes in what is stored of its widget."""
+    """The differences between a document and the stored widget."""
 
     target: WidgetName
     stored: StoredWidget | None
@@ -115,7 +115,7 @@ class DocumentChanges(NamedTuple):
 
     @property
     def is_needed(self) -> bool:
-        """Whether the document changes anything. Versions that it lacks are not a change."""
+        """Whether the document changes anything; versions that it lacks do not count."""
         return self.puts_widget or self.sets_count or bool(self.versions or self.about)
 
     @property
@@ -137,12 +137,12 @@ def put_documents(
     removes_versions: bool = False,
     sets_counts: bool = False,
 ) -> PutResult:
-    """Add or update the widgets and versions of the documents; write only what differs.
+    """Add or update the widgets and versions of the documents; write only differences.
 
     If a document omits createdAt, listed or about, the stored value stays. Its downloadCount raises
-    the stored counter but never lowers it, unless sets_counts is true. With an action, changes of
-    what users rely on are recorded: states of versions, listings, removals; removes_versions needs
-    an action.
+    the stored counter but never lowers it, unless sets_counts is true. If an action is given, the
+    audit log records changes that users rely on: states of versions, listings and removals;
+    removes_versions requires an action.
     """
     stored = _find_stored(transaction, documents, with_others=action is not None)
     changes = [
@@ -159,7 +159,7 @@ def put_documents(
     _put_rows(transaction, changes, SET_COUNT if sets_counts else RAISE_COUNT)
     if action != "mirror":
         ids = [each.stored.widget["id"] for each in changes if each.stored and each.is_needed]
-        # A statement without effect would raise the revision too.
+        # Even a statement that changes nothing would raise the revision.
         if ids:
             transaction.execute(FORGET_ETAGS, {"ids": json.dumps(ids)})
     return PutResult(
@@ -172,7 +172,7 @@ def put_documents(
 def compare(
     document: Document, stored: StoredWidget | None, *, sets_counts: bool
 ) -> DocumentChanges:
-    """Return what the document changes."""
+    """Return the differences between the document and the stored widget."""
     widget = widget_row(document, stored and stored.widget)
     target = WidgetName(widget["scope"], widget["name"])
     rows, about = version_rows(document), None
@@ -229,7 +229,7 @@ def _put_rows(transaction: Transaction, changes: Sequence[DocumentChanges], put_
 def _find_stored(
     transaction: Transaction, documents: Sequence[Document], *, with_others: bool
 ) -> dict[str, StoredWidget]:
-    """Return what is stored of the widgets of the documents, by scope/name."""
+    """Return the stored widgets of the documents, by scope/name."""
     numbers = {row["version"] for document in documents for row in document.versions}
     names = [(each.widget["scope"], each.widget["name"]) for each in documents]
     rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})

@@ -1,4 +1,4 @@
-"""The import of widget documents, in transactions that are short enough for installs to wait."""
+"""The import of widget documents, in transactions that are short enough for waiting installs."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -20,17 +20,17 @@ from .stored_bundles import StoredBundle, find_unregistered, register_bundles
 
 
 class DocumentSize(NamedTuple):
-    """How large the JSON of a widget can become by its document."""
+    """The size that the JSON of a widget can reach because of its document."""
 
     versions: int
-    # The number of bytes of its line
+    # The number of bytes in its line.
     size: int
-    # The greatest number of bytes that the JSON of each version has beyond the line
+    # The maximum number of bytes that the JSON of each version adds to the line.
     added_size: int
 
 
 class CheckedDocuments(Protocol):
-    """Valid documents of different widgets, in batches for one transaction each."""
+    """Valid documents of different widgets, in batches of one transaction each."""
 
     # The key is scope/name.
     sizes: dict[str, DocumentSize]
@@ -40,7 +40,7 @@ class CheckedDocuments(Protocol):
 
 
 class TooLargeWidgetsError(ConflictError):
-    """Widgets would become too large; problems has a sentence for each of the first."""
+    """Widgets would become too large; problems has a sentence for each of the first few."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(" ".join(problems))
@@ -49,7 +49,7 @@ class TooLargeWidgetsError(ConflictError):
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import changed, or would change, in numbers."""
+    """The numbers of widgets and versions that an import changed, or would change."""
 
     widgets: int = 0
     versions: int = 0
@@ -71,10 +71,10 @@ def import_documents(
     sets_counts: bool = False,
     dry_run: bool = False,
 ) -> ImportReport:
-    """Add and update the widgets of the documents, a batch in each transaction, and record it.
+    """Add and update the widgets of the documents in one transaction per batch, and record it.
 
-    Versions whose bundles are here already are served from here.
-    Finally, remove the others. Raise TooLargeWidgetsError before anything is written if widgets
+    Versions whose bundles are already stored here are served from here. Finally, remove the given
+    other widgets and versions. Raise TooLargeWidgetsError before anything is written if widgets
     would become too large. on_progress gets the number of widgets written and their total.
     """
     others = others or Others([], {})
@@ -86,8 +86,8 @@ def import_documents(
     }
     report, files = ImportReport(), BundleFiles(database, bundles)
     for batch in documents.batches(documents.sizes):
-        # The first change is recorded with the totals, so that the audit log has an entry for an
-        # import that is killed later.
+        # The first change is recorded with the totals, so that the audit log has an entry even if
+        # the import is killed later.
         is_recorded = report.added or report.changed
         with files.locked(batch) as stored:
             write = partial(
@@ -104,14 +104,14 @@ def import_documents(
     return report
 
 
-# The columns of a version whose texts can be long.
+# The columns of a version that can hold long texts.
 VERSION_TEXTS = (
     *("version", "bundle_url", "yanked_reason", "deprecation_message", "release_notes"),
     *("display_name", "description", "icon", "sdk_version", "permissions", "license"),
 )
 
-# The JSON of a text has at most six bytes for each character, and the names and numbers of a
-# version at most 1024.
+# The JSON of a text takes at most six bytes per character. The names and numbers of a version take
+# at most 1024 bytes.
 STORED_SIZES = f"""
 SELECT scope || '/' || widget.name AS path, count(*) AS versions,
     sum(1024 + 6 * ({
@@ -124,7 +124,7 @@ CROSS JOIN version ON widget_id = widget.id GROUP BY widget.id
 
 
 def _find_stored_sizes(database: Database, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return the number of versions of these widgets, and more bytes than their JSON has."""
+    """Return the number of versions of these widgets, and an upper bound of their JSON size."""
     names = json.dumps([path.split("/") for path in paths])
     rows = database.fetch(STORED_SIZES, {"names": names})
     return {row["path"]: (row["versions"], row["size"]) for row in rows}
@@ -135,7 +135,7 @@ def _check_sizes(
 ) -> None:
     """Raise TooLargeWidgetsError if widgets would become too large.
 
-    Only those that might are written, each in a transaction that is rolled back.
+    Only widgets that might become too large are written, each in a transaction that is rolled back.
     """
     stored = _find_stored_sizes(database, documents.sizes)
     suspects = []
@@ -168,7 +168,7 @@ def _put_batch(
     unregistered = find_unregistered(transaction, stored) if stored else []
     result = put_documents(transaction, documents, "import", sets_counts=sets_counts)
     register_bundles(transaction, unregistered)
-    # These widgets change too: another bundleUrl is shown, or versions will be removed.
+    # These widgets change too: they show another bundleUrl, or lose versions later.
     changed = {f"{each.scope}/{each.name}" for each in unregistered} - result.added
     changed |= result.changed
     changed |= {each.path for each in documents if each.path in others.versions}

@@ -1,9 +1,9 @@
-"""Counting installs."""
+"""Counts installs."""
 
 from ...domain.semver_ranges import MAX_SAFE_INTEGER
 from ..connection.database import Database
 
-# Triggers of schema.sql count the install of the day and of the version.
+# Triggers of schema.sql also count the install for the day and for the version.
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER}),
     installed_day = :day, installed_version = :version
@@ -13,10 +13,10 @@ WHERE scope = :scope AND name = :name AND (:version = '' OR listed AND EXISTS (
 
 
 def count_install(database: Database, scope: str, name: str, day: int, version: str = "") -> bool:
-    """Count one install on the day, as today() returns it; return False if there is no widget.
+    """Count one install on the day that today() returned; return False if the widget is missing.
 
     With a version, also return False if the widget does not have it or is unlisted: the response
-    must not tell which versions an unlisted widget has.
+    must not reveal which versions an unlisted widget has.
     """
     values = {"scope": scope, "name": name, "day": day, "version": version}
     return database.execute(COUNT_INSTALL, values) > 0

@@ -1,4 +1,4 @@
-"""Copies of an upstream's widgets: what is recorded of them, and how they are refreshed."""
+"""Copies of an upstream's widgets: their recorded state, and how they are refreshed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ SET (source, etag, upstream_count, gone)
 
 
 class MirroredWidget(NamedTuple):
-    """A copied widget, with the upstream's ETag and download count of the last refresh.
+    """A copied widget, with the upstream's ETag and download count at the last refresh.
 
-    A gone one was unlisted because the upstream no longer shows it.
+    A copy that is gone was unlisted because the upstream no longer shows it.
     """
 
     scope: str
@@ -59,7 +59,7 @@ WHERE widget_id = widget.id AND scope = :scope AND name = :name
 
 
 def put_upstream_counts(transaction: Transaction, widgets: Sequence[MirroredWidget]) -> None:
-    """Update the download counts of copies that are current otherwise."""
+    """Update the download counts of copies that are otherwise up to date."""
     rows = [{**each._asdict(), "download_count": each.upstream_count} for each in widgets]
     if rows:
         transaction.execute_many(UPDATE_MIRRORED_COUNT, rows)
@@ -81,10 +81,10 @@ def put_upstream_documents(
 ) -> PutResult:
     """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
 
-    With each document comes what is recorded of the copy. Installs that were counted here are added
-    to the upstream's count, unless a document replaces a local widget: the count of that
-    one may include installs anywhere. Versions that are not in the document may be kept; then the
-    copy has no ETag, so that every run compares it.
+    Each document comes with the state to record for the copy. Installs that were counted here are
+    added to the upstream's count, unless a document replaces a local widget, whose count may
+    include installs from anywhere. Versions that are not in the document may be kept; the copy then
+    has no ETag, so that every run compares it.
     """
     names = json.dumps([mirrored[:2] for _, mirrored in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
@@ -110,7 +110,7 @@ def put_upstream_documents(
         transaction, [each for each in records if copies.get(f"{each.scope}/{each.name}") != each]
     )
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    # The versions of a local widget that is replaced never were at the upstream.
+    # The upstream never had the versions of a local widget that is replaced.
     others = [other for other in result.others if str(other.widget) in copies]
     return result._replace(changed=result.changed | counted_paths, others=others)
 
@@ -184,7 +184,7 @@ class RememberedRun(NamedTuple):
     # None keeps the time of an earlier run.
     refreshed_at: str | None
     error: str | None
-    # The time of publication of each version that is held back, by scope/name@version.
+    # The publication time of each version that is held back, by scope/name@version.
     held_back: Mapping[str, str]
 
 
@@ -199,7 +199,7 @@ ON CONFLICT (source) DO UPDATE SET
 
 
 def remember_run(transaction: Transaction, run: RememberedRun) -> None:
-    """Store what the next run and `mirror status` need."""
+    """Store the state that the next run and `mirror status` need."""
     held_back = json.dumps(run.held_back, ensure_ascii=False)
     transaction.note(REMEMBER_RUN, {**run._asdict(), "held_back": held_back})
 
@@ -227,14 +227,14 @@ def forget_without_copies(transaction: Transaction, source: str) -> list[str]:
     return forgotten
 
 
-# Without ETag and position, the next run compares every copy with the new upstream.
+# Without ETags and a position, the next run compares every copy with the new upstream.
 MOVE_COPIES = "UPDATE mirrored SET source = :new, etag = NULL WHERE source = :source"
 MOVE_UPSTREAM = "UPDATE upstream SET source = :new, token = NULL WHERE source = :source"
 COUNT_COPIES = "SELECT count(*) FROM mirrored WHERE source = :source"
 
 
 def move_upstream(transaction: Transaction, source: str, new: str) -> None:
-    """Let the copies and the options of an upstream belong to another URL."""
+    """Move the copies and the options of an upstream to another URL."""
     values = {"source": source, "new": new}
     ((widgets,),) = transaction.read(COUNT_COPIES, {"source": source})
     transaction.note(MOVE_COPIES, values)

@@ -1,6 +1,6 @@
-"""Changes of published widgets and versions, each with its entry in the audit log.
+"""Changes to published widgets and versions, each with its entry in the audit log.
 
-Commands and the internal API call these functions, so that both have the same effect.
+Commands and the internal API call these functions, so both have the same effect.
 """
 
 import json
@@ -52,7 +52,7 @@ def set_yanked(
     *,
     dry_run: bool = False,
 ) -> list[Moderated]:
-    """Yank the versions or make them available again; None as the reason keeps the stored one."""
+    """Yank the versions or make them available again; if reason is None, keep the stored reason."""
 
     def new_state(row: sqlite3.Row) -> Row:
         kept = row["yanked_reason"] if reason is None else reason or None
@@ -70,7 +70,7 @@ def set_deprecation(
     *,
     dry_run: bool = False,
 ) -> list[Moderated]:
-    """Set the warning of the versions; None removes it."""
+    """Set the deprecation message of the versions; None removes it."""
     action = "undeprecate" if message is None else "deprecate"
     state = {"deprecation_message": message}
     return _set_states(database, actor, action, targets, lambda row: state, dry_run)
@@ -84,7 +84,7 @@ def _set_states(
     new_state: NewState,
     dry_run: bool,
 ) -> list[Moderated]:
-    """Change the versions in one transaction; return what was done to those of each widget."""
+    """Change the versions in one transaction; return the changes for each widget."""
 
     def change(transaction: Transaction) -> list[Moderated]:
         selections = select_versions(transaction.read, targets)
@@ -125,7 +125,7 @@ def _change_selected(
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
-    """Return some of the columns of a version that can be changed, as the audit log has them."""
+    """Return the given columns of a version that can be changed, as the audit log stores them."""
     state = {key: row[column] for column, key in STATE_KEYS.items() if column in columns}
     return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 
@@ -151,7 +151,7 @@ def edit_widget(
 ) -> Edited:
     """Set properties of a widget in one transaction: its description, listed, isOfficial, about.
 
-    The file of a new picture must be stored. Raise MissingError if there is no such widget.
+    The file of a new picture must already be stored. Raise MissingError if there is no such widget.
     """
 
     def change(transaction: Transaction) -> Edited:
@@ -200,7 +200,7 @@ def edit_with_picture(
 ) -> Edited:
     """Store a picture, and set it with other properties of a widget in one transaction.
 
-    Raise ChangeError if anything is refused; then no file is left.
+    If the change is refused, raise ChangeError and leave no file.
     """
     all_changes = {**changes, "picture": check_picture(check_new_picture(picture))}
     planned = edit_widget(database, actor, target, all_changes, dry_run=True)
@@ -239,7 +239,7 @@ def delete(database: Database, actor: Actor, target: WidgetName) -> LatestVersio
     return database.transact(change, actor)
 
 
-# remove_widgets() takes these rows.
+# The query for the rows that remove_widgets() expects.
 REMOVABLE_WIDGETS = """
 SELECT id, scope, name, listed, download_count,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
@@ -247,14 +247,14 @@ FROM widget
 """
 REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:ids))"
 REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
-# Without its ETag, the next run of the mirror fetches a copy again and restores it.
+# A copy without an ETag is fetched and restored in the next run of the mirror.
 FORGET_ETAGS = """
 UPDATE mirrored SET etag = NULL WHERE widget_id IN (SELECT value FROM json_each(:ids))
 """
 
 
 def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -> None:
-    """Delete widgets with all their versions; each row also has the number of its versions."""
+    """Delete widgets with all their versions; each row includes the number of its versions."""
     for row in rows:
         before = {
             "listed": bool(row["listed"]),
@@ -269,7 +269,7 @@ def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -
 def remove_versions(
     transaction: Transaction, action: str, versions: Mapping[WidgetName, Any]
 ) -> None:
-    """Delete versions, which are given with their rows."""
+    """Delete the given versions; the keys name them, and the values are their rows."""
     for version, row in versions.items():
         before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
         transaction.record(action, version, before=before)

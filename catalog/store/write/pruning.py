@@ -11,7 +11,7 @@ from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from .moderation import REMOVABLE_WIDGETS, remove_versions, remove_widgets
 
-# The versions that one transaction removes, in about 0.1 seconds.
+# The number of versions that one transaction removes, in about 0.1 seconds.
 BATCH_SIZE = 500
 
 
@@ -42,7 +42,7 @@ CROSS JOIN version ON widget_id = widget.id
 def find_others(
     database: Database, paths: Mapping[str, object], batches: Iterable[Sequence[Document]]
 ) -> Others:
-    """Return what is stored and is not in the documents, whose paths are given too."""
+    """Return the stored widgets and versions that the documents lack; paths has their widgets."""
     widgets = []
     for scope, name, versions in database.fetch(COUNT_VERSIONS, {}):
         widget = WidgetName(scope, name)
@@ -65,7 +65,7 @@ def remove_others(
 ) -> None:
     """Remove the versions and the widgets in short transactions.
 
-    If totals are given, record the import with them in the first one.
+    If totals are given, the first transaction records the import with them.
     """
     versions = [version for each in others.versions.values() for version in each]
     steps = [

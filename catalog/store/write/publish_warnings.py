@@ -1,4 +1,4 @@
-"""What a publisher may not expect: the order of versions, and names that look alike."""
+"""Warnings for publishers: the order of versions, and names that look alike."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from ..read.lookup import Read, find_widget
 def find_order_warnings(
     target: WidgetName, version: Row, available: Sequence[sqlite3.Row]
 ) -> Iterator[str]:
-    """Return what surprises people who expect the highest version to be the latest.
+    """Return warnings for people who expect the highest version to be the latest.
 
     The available versions are not yanked, and the first of them is the latest.
     """
@@ -51,7 +51,7 @@ def _admits_more(range_: str, other: str) -> bool:
     )
 
 
-# Folding can change the length of names with other characters than ASCII.
+# Folding can change the length of names that contain non-ASCII characters.
 SIMILAR_NAMES = """
 SELECT scope, name FROM listing
 WHERE scope <> :scope AND (
@@ -63,7 +63,7 @@ ORDER BY scope, name
 
 
 def find_mistakable_names(read: Read, new: WidgetName) -> list[str]:
-    """Return a warning if widgets of other scopes have names that look like that of a new one."""
+    """Return a warning if widgets of other scopes have names similar to that of a new one."""
     if find_widget(read, new.scope, new.name):
         return []
     rows = read(SIMILAR_NAMES, {"scope": new.scope, "length": len(without_separators(new.name))})

@@ -1,6 +1,6 @@
 """Publishing: adds a version of a widget, and stores its bundle.
 
-Commands and the internal API call publish(), so that both have the same effect.
+Commands and the internal API call publish(), so both have the same effect.
 """
 
 import json
@@ -59,13 +59,13 @@ def publish(
     """Add a version, and store its bundle if its content is given.
 
     If the version exists with the same content, nothing about its widget changes, and its bundle
-    stays where it is unless new.stores_again is true. Raise
-    DocumentError if the manifest is invalid, ConflictError if the widget is a copy, or if the
-    version exists, or was deleted, with other content.
+    stays where it is unless new.stores_again is true. Raise DocumentError if the manifest is
+    invalid. Raise ConflictError if the widget is a copy, or if the version exists, or was deleted,
+    with different content.
     """
     given_url = new.url_template or settings["BUNDLE_URL"]
     url = given_url or (None if new.content is None else served_url_template(settings))
-    # This compares every name, so it runs before the transaction, for which other writes wait.
+    # This compares every name, so it runs before the transaction: other writes would wait for it.
     name = _manifest_widget(new.manifest)
     mistakable = find_mistakable_names(database.fetch, name) if name else []
 
@@ -102,7 +102,7 @@ def publish(
 
     if dry_run or (new.content is None and new.picture is None):
         return database.transact(put, actor, dry_run=dry_run)
-    # A version that is refused leaves no bundle.
+    # If the version is refused, its bundle is removed again.
     planned = database.transact(put, actor, dry_run=True)
     with store_files(bundles, _new_files(new, planned)):
         return database.transact(put, actor)
@@ -135,7 +135,7 @@ def _put(
     widget: sqlite3.Row | None,
     stored: sqlite3.Row | None,
 ) -> Published:
-    """Add the version unless it is stored; widget is the row of its widget."""
+    """Add the version unless it is already stored; widget is the row of its widget."""
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
@@ -193,8 +193,8 @@ def find_published(
 ) -> sqlite3.Row | None:
     """Return the row of the document's only version if it is stored, or None.
 
-    Raise ConflictError if it is stored, or was deleted, with other content. With compare_url,
-    another URL of the bundle is other content.
+    Raise ConflictError if it is stored, or was deleted, with different content. With compare_url, a
+    different URL of the bundle counts as different content.
     """
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
@@ -215,14 +215,14 @@ def find_published(
     return rows[0]
 
 
-# Other commands change these columns, and the time of publishing differs.
+# Other commands change these columns, and published_at differs each time.
 MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
 SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
 KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
 
 
 def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
-    """Return the keys in which a version to be published differs from the stored one."""
+    """Return the keys in which the new version differs from the stored one."""
     columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
     return sorted(
         {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
@@ -232,7 +232,7 @@ def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool)
 def _register_again(
     transaction: Transaction, document: Document, target: WidgetName, before: str | None
 ) -> None:
-    """Make clients load the bundle of a stored version from here, unless they do."""
+    """Make clients load the bundle of a stored version from here, unless they already do."""
     (bundle,) = stored_bundles(document)
     path = bundle_path(bundle)
     if before != path:

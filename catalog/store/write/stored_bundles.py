@@ -9,7 +9,7 @@ from ... import V1_PREFIX
 from ...domain.documents import Document
 from ..connection.transaction import Transaction
 
-# The upstream can replace the bytes of a copy, so the URL of a copy contains their hash.
+# An upstream can replace the bytes of a copy, so the bundle URL of a copy contains their hash.
 _PATH = """
 :path || iif(EXISTS (SELECT 1 FROM mirrored WHERE mirrored.widget_id = version.widget_id),
     '?sha256=' || sha256_hash, '')
@@ -48,7 +48,7 @@ def stored_bundles(document: Document) -> list[StoredBundle]:
 
 
 def register_bundles(transaction: Transaction, versions: Iterable[StoredBundle]) -> None:
-    """Make clients load these versions from here, if hash and size are still the same."""
+    """Make clients load these versions from here, if their hash and size are still the same."""
     rows = [{**each._asdict(), "path": bundle_path(each)} for each in versions]
     if rows:
         transaction.execute_many(REGISTER_BUNDLE, rows)
@@ -65,14 +65,14 @@ WHERE bundle_path IS NOT NULL
 def find_unregistered(
     transaction: Transaction, versions: Sequence[StoredBundle]
 ) -> list[StoredBundle]:
-    """Return the versions that clients do not load from here, or with other bytes."""
+    """Return the versions that clients do not load from here, or load with different bytes."""
     rows = transaction.read(REGISTERED, {"names": json.dumps(versions)})
     registered = {StoredBundle(*row) for row in rows}
     return [each for each in versions if each not in registered]
 
 
 def bundle_path(bundle: StoredBundle) -> str:
-    """Return the path of the bundle in a URL, where the API serves it; see also _PATH."""
+    """Return the path at which the API serves the bundle; see also _PATH."""
     segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
     return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
 

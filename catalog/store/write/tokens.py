@@ -1,4 +1,4 @@
-"""Access tokens: how they are created, rotated and revoked."""
+"""Creates, rotates and revokes access tokens."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -87,10 +87,10 @@ def rotate_token(
     lifetime: timedelta | None,
     overlap: timedelta | None = None,
 ) -> tuple[Token, str]:
-    """Give a token another secret, and return the token with its new text.
+    """Give a token a new secret, and return the token with its new text.
 
     The old secret is valid until the end of the overlap, but no longer than before. Without an
-    overlap it is refused from now on.
+    overlap it is refused immediately.
     """
     id_, text = generate_token()
     begin = datetime.now(UTC)
@@ -128,7 +128,7 @@ UPDATE token SET last_used_day = :day WHERE name = :name AND last_used_day IS NO
 def note_use(database: Database, token: Token) -> None:
     """Record that the token is used today; this writes once a day, and not on the I/O thread.
 
-    The use of a short token is not recorded.
+    The use of short tokens is not recorded.
     """
     day = now()[:10]
     if token.last_used_day == day or token.subject is not None:

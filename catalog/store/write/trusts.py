@@ -1,4 +1,4 @@
-"""Trusts: how they are added and removed, and the short tokens that they issue."""
+"""Adds and removes trusts, and issues their short tokens."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ VALUES (:id, :name, :issuer, :claims, :permissions, :scopes, :widgets, :minutes,
 
 
 def add_trust(database: Database, actor: Actor, trust: Trust) -> None:
-    """Add a trust; raise ChangeError if there is one with its name."""
+    """Add a trust; raise ChangeError if its name is already in use."""
     values = trust._asdict() | {"claims": _json_text(trust.claims)}
     values |= {key: _json_text(each) for key, each in values.pop("access")._asdict().items()}
 
@@ -38,12 +38,12 @@ def _json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# Its short tokens find their trust removed.
+# A removed trust also invalidates its short tokens.
 REMOVE_TRUST = "UPDATE trust SET removed_at = :at WHERE name = :name AND removed_at IS NULL"
 
 
 def remove_trust(database: Database, actor: Actor, name: str) -> None:
-    """Remove a trust and end its short tokens; raise MissingError if there is no such trust."""
+    """Remove a trust and invalidate its short tokens; raise MissingError if it does not exist."""
 
     def remove(transaction: Transaction) -> None:
         trust = find_trust(transaction.read, name)
@@ -68,9 +68,9 @@ VALUES (:id, :sha256_hash, :trust_id, :subject, :claims, :created_at, :expires_a
 def issue_short_token(
     database: Database, trust: Trust, id_token: IdToken, id_token_end: str
 ) -> tuple[str, str]:
-    """Return the text of a new short token and its end; raise IdTokenError at the second use.
+    """Return a new short token and its expiry; raise IdTokenError if the id token was used before.
 
-    The end of the id token is when the service refuses it because it has expired.
+    id_token_end is the time from which the service refuses the id token as expired.
     """
     id_, text = generate_token()
     begin = datetime.now(UTC)
@@ -90,7 +90,8 @@ def issue_short_token(
     def issue(transaction: Transaction) -> None:
         if transaction.read(FIND_USED, {"hash": id_token.signed_hash}):
             raise IdTokenError("The id token was used before; it is accepted once.")
-        # Counts as a change of content, so that on a cluster the second of two nodes reads again.
+        # This counts as a change of content: if two nodes of a cluster get the same id token, the
+        # second one reads again.
         transaction.execute(REMOVE_EXPIRED, {"now": values["created_at"]})
         transaction.execute(ADD_SHORT, values)
 

@@ -1,26 +1,26 @@
-"""A bound for what one change of many versions writes, checked before it is written."""
+"""Limits how much one change of many versions writes; the limit is checked before writing."""
 
 import json
 
 from ...domain.changes import ChangeError
 from ...domain.documents import Row
 
-# Writing it takes up to two seconds, for which installs wait.
+# Writing this many bytes takes up to two seconds, and installs wait for it.
 MAX_WRITTEN_BYTES = 16 * 1024 * 1024
-# The approximate size of a row without its long texts
+# The approximate size of a row without its long texts.
 ROW_BYTES = 200
 
 
 class WriteBudget:
-    """Counts what a change writes, and refuses it beyond the bound."""
+    """Counts the bytes that a change writes, and refuses a change beyond the limit."""
 
     def __init__(self) -> None:
         self._left = MAX_WRITTEN_BYTES
 
     def spend(self, *states: Row) -> None:
-        """Count a version that is changed, by its states before and after; raise ChangeError.
+        """Count a changed version by its states before and after; raise ChangeError at the limit.
 
-        The audit log has all states, and the row of the version the last one.
+        The audit log stores all states, and the row of the version stores the last one.
         """
         sizes = [len(json.dumps(state, ensure_ascii=False).encode()) for state in states]
         self._left -= sum(sizes) + sizes[-1] + 2 * ROW_BYTES

@@ -1,1 +1,1 @@
-"""The catalog on a cluster of rqlite nodes; nothing else in the service knows of it."""
+"""The catalog on a cluster of rqlite nodes; no other package knows about the cluster."""

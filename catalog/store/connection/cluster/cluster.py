@@ -42,23 +42,24 @@ from .rqlite_http import Node, NotDoneError
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
-# How long a write that was surely not done is sent again: a new leader may be elected meanwhile.
+# How long a write that certainly failed is retried: a new leader may be elected in that time.
 RETRY_TIME = 5.0  # seconds
 RETRY_INTERVAL = 0.05  # seconds
-# How long a request waits for the outcome of its write, retries included; a command, of each part.
+# How long a request waits for the outcome of its write, including retries. A command waits longer,
+# and for each of its writes.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
 # How long a request waits until the local node has applied its write.
 APPLY_TIMEOUT = 2.0  # seconds
 APPLY_INTERVAL = 0.002  # seconds
-# How long a health check waits for what the leader has.
+# How long a health check waits for the revision of the leader.
 CHECK_TIMEOUT = 1.0  # seconds
 # How long the service waits for its node when it starts.
 START_TIMEOUT = 60.0  # seconds
-# rqlite replicates a loaded file as one entry of its log.
+# The limit for a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 
-# Fails at the CHECK of its column if the catalog has changed since it was read.
+# This statement violates the CHECK of its column if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
@@ -68,10 +69,10 @@ logger = logging.getLogger(__name__)
 
 
 class Cluster(NodeFile):
-    """The catalog of a cluster, by the node on this machine."""
+    """The catalog of a cluster, accessed through the node on this machine."""
 
     is_cluster = True
-    # With one thread, a follower acknowledged 13 installs per second; with 16 it is over 300.
+    # With one thread, a follower acknowledged 13 installs per second; with 16 threads, over 300.
     writer_threads = 16
 
     def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
@@ -97,9 +98,9 @@ class Cluster(NodeFile):
         *,
         dry_run: bool = False,
     ) -> T:
-        """Run the function on the local file, and send what it writes as one request.
+        """Run the function on the local file, and send its writes as one request.
 
-        The request fails if the catalog is no longer as the function has read it. Then the function
+        The request fails if the catalog has changed since the function read it. The function then
         runs again, once the local file has caught up.
         """
         for _ in range(MAX_ATTEMPTS):
@@ -127,9 +128,9 @@ class Cluster(NodeFile):
         return count
 
     def _send(self, statements: Sequence[Statement]) -> list[int]:
-        """Run the statements as one transaction; return the rows each changed.
+        """Run the statements as one transaction; return the number of rows that each one changed.
 
-        Then wait until the local file shows it.
+        Then wait until the local file shows the changes.
         """
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
         counts, revision = self._retry(timeout, partial(self.node.execute, statements))
@@ -137,7 +138,7 @@ class Cluster(NodeFile):
         return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
-        """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""
+        """Return the result of send(); retry for up to RETRY_TIME while it raises NotDoneError."""
         started = time.monotonic()
         last_retry = started + (RETRY_TIME if self._has_leader else 0) - RETRY_INTERVAL
         while True:
@@ -165,7 +166,7 @@ class Cluster(NodeFile):
         return True
 
     def _has_reached(self, revision: Revision) -> bool:
-        # A write that was done is acknowledged, even if this thread has no more time to read.
+        # Acknowledge a completed write even if this thread has no time left to read.
         try:
             local = self.revision()
         except (DatabaseError, DeadlineExceeded):
@@ -205,7 +206,8 @@ class Cluster(NodeFile):
             raise DatabaseError(
                 f"{url} does not check foreign keys. Start rqlite with the option -fk."
             )
-        # The path can be unknown here, as that of a node in a container of its own.
+        # The path can be unknown on this machine, for example if the node runs in its own
+        # container.
         if os.path.exists(file) and not os.path.samefile(file, self.path):
             raise DatabaseError(
                 f"{self.name} is not the file of {url}. Set CATALOG_DATABASE to"
@@ -237,7 +239,7 @@ class Cluster(NodeFile):
 
     def check_writes(self) -> None:
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
-        # Without a leader, the node responds only after seconds.
+        # Without a leader, the node takes seconds to respond.
         if not self.deadline.may_wait:
             raise WouldBlock
         if not self._wait_for(self.node.leader_revision(), CHECK_TIMEOUT):
@@ -268,8 +270,8 @@ class Cluster(NodeFile):
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another file: see lifecycle.py."""
-        # The local file may lack that a token was revoked.
+        """Replace the catalog with the content of another file; see lifecycle.py."""
+        # The local file may not show yet that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
             copied = find_revision(copy)
@@ -279,7 +281,7 @@ class Cluster(NodeFile):
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
-        """Replace the whole content of the cluster by that of another database."""
+        """Replace the whole content of the cluster with that of another database."""
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()

@@ -1,4 +1,4 @@
-"""A transaction on a cluster, which collects what is to be sent."""
+"""A transaction on a cluster, which collects the statements to send."""
 
 import json
 import re
@@ -12,7 +12,7 @@ PARAMETER = re.compile(r":(\w+)")
 
 
 class CollectedTransaction(Transaction):
-    """A transaction that reads from the local file and keeps what is to be sent."""
+    """A transaction that reads from the local file and collects the statements to send."""
 
     def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
         super().__init__(connection, actor)
@@ -25,10 +25,9 @@ class CollectedTransaction(Transaction):
         return super().read(sql, values)
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Keep a statement for each row, or one for all rows of an INSERT.
+        """Collect a statement for each row, or one statement for all rows of an INSERT.
 
-        rqlite compiles each statement that it runs, and its triggers, which takes longer than to
-        insert a row.
+        rqlite compiles each statement with its triggers, which takes longer than inserting a row.
         """
         self._is_changed = True
         rows = list(rows)

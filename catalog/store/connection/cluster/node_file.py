@@ -1,7 +1,7 @@
 """The database file of an rqlite node, which the service only reads.
 
 The node owns the file: it writes, checkpoints and replaces it. Connections are opened with mode=ro,
-so that none of them can do any of that, not even when the last one is closed.
+so that none of them can do so, not even when the last one is closed.
 
 When a node starts or loads a file, it creates its file again. Each thread then opens a connection
 to the new file. For some seconds after the start of a node, that file may lack recent writes.
@@ -51,10 +51,10 @@ class NodeFile(Database):
         return DatabaseError(f"{self.name} does not exist. Start the rqlite node whose file it is.")
 
     def _find_files(self) -> tuple[FileId, FileId | None] | None:
-        """Return what identifies the file and its WAL; None if there is no file.
+        """Return the identity of the file and of its WAL; None if there is no file.
 
-        The node replaces one after the other. A connection that was opened in between would read
-        an old WAL as long as it is open.
+        The node replaces one after the other. A connection that was opened in between would read an
+        old WAL for as long as it is open.
         """
         file = file_id(self.path)
         return file and (file, file_id(wal_path(self.path)))

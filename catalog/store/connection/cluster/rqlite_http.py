@@ -25,7 +25,7 @@ CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds
 
 # Errors of rqlite and of its Raft library for a request that did not reach the log of a leader. A
-# node that forwards a request to the leader puts other text before them.
+# node that forwards a request to the leader prepends other text to them.
 NOT_DONE = re.compile(
     r"leader not found|not (the )?leader|leader address:|store not (ready|open)|\bdial tcp\b"
     r"|timed out enqueuing operation|leadership transfer in progress"
@@ -103,10 +103,11 @@ class Node:
             return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
     def check_ready(self) -> None:
-        """Raise NotDoneError, with what is missing, until the node has applied what was written."""
+        """Raise NotDoneError, naming the missing parts, until the node has applied all writes."""
         response = self._request("/readyz?sync&timeout=1s")
         if response.status != 200:
-            # One line for each part, such as "[+]node ok"; another server may send a page.
+            # The response has one line for each part, such as "[+]node ok"; another server may send
+            # a page.
             parts = response.body[:500].decode("utf-8", "replace").replace("[+]", "").split("\n")
             raise NotDoneError(f"{self.url} is not ready: {', '.join(filter(None, parts))}.")
 
@@ -162,7 +163,7 @@ class Node:
 
 
 def describe_node(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what is printed of a node, from what rqlite says about it."""
+    """Return the fields of a node that are printed, from the node's entry in rqlite's response."""
     role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
     # The address of the HTTP API may be a loopback address. Other nodes use the Raft address.
     return {

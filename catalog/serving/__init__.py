@@ -1,1 +1,1 @@
-"""The server process: its threads, its connections, its HTTP and its log."""
+"""The server process: its threads, connections, HTTP handling and logs."""

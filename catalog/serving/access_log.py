@@ -1,9 +1,9 @@
-"""The log: a line for each request on standard output, errors on standard error.
+"""The logs: one line for each request on standard output, and errors on standard error.
 
-Lines are written once in a turn of the event loop, and only if that does not block: no request
-waits for the reader of the log. A line fits into PIPE_BUF, so that a pipe takes it as a
-whole or not at all. Lines that cannot be written are dropped and counted. Every field is escaped,
-so a client cannot forge a line.
+Lines are written once per turn of the event loop, and only if that does not block: no request waits
+for the reader of the log. A line fits into PIPE_BUF, so a pipe accepts it completely or not at all.
+Lines that cannot be written are dropped and counted. Every field is escaped, so a client cannot
+forge a line.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from ..domain.messages import escape_unprintable, plural
 # Load balancers request this path every second.
 HEALTH_PATH = "/api/health"
 # With these limits a line fits into PIPE_BUF, even as JSON, where an escaped character takes twice
-# as many.
+# as much space.
 MAX_FIELD = 1_900  # characters
 MAX_MESSAGE = 1_000  # characters
 # A slow reader may fall behind by about 10,000 lines.
@@ -41,24 +41,24 @@ class LogWriter:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # Only a pipe has a size.
+        # Setting the size fails if the descriptor is not a pipe.
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lines: list[bytes] = []
-        # The dropped lines that are not reported yet, and all that were dropped since the process
-        # started.
+        # The number of dropped lines that were not reported yet, and of all lines that were dropped
+        # since the process started.
         self._unreported = self.lost_lines = 0
         self._lock = threading.Lock()
 
     def write(self, lines: str) -> None:
-        """Have the next flush() write complete lines."""
+        """Queue complete lines for the next flush()."""
         with self._lock:
             self._lines += lines.encode().splitlines(keepends=True)
 
     def flush(self) -> None:
-        """Write the lines; drop and count those that would have to wait for the reader."""
+        """Write the lines; drop and count lines that cannot be written without waiting."""
         if not (self._lines or self._unreported):
             return
         with self._lock:
@@ -74,7 +74,7 @@ class LogWriter:
         return f"{lines} lost: the log was not read in time.\n".encode()
 
     def _write(self, line: bytes) -> bool:
-        """Write a line; return whether that was possible without waiting."""
+        """Write a line; return whether it could be written without waiting."""
         try:
             return bool(self._poll.poll(0)) and os.write(self._descriptor, line) > 0
         except OSError:
@@ -83,7 +83,7 @@ class LogWriter:
 
 
 class AccessLog:
-    """Writes a line for each request in the configured format, if the level includes it."""
+    """Writes a line for each request in the configured format, if the log level includes it."""
 
     def __init__(self, level: str, log_format: str, writer: LogWriter) -> None:
         self._min_status = {"debug": 0, "info": 0, "warning": 500, "error": 1000}[level]
@@ -108,9 +108,9 @@ class AccessLog:
         seconds: float,
         request_id: str = "",
     ) -> None:
-        """Log one request; the target is the path and query as the client sent them.
+        """Log one request; the target is the path and query as sent by the client.
 
-        Successful health checks are logged at the level debug only.
+        Successful health checks are logged only at the level debug.
         """
         if status < self._min_status:
             return
@@ -165,8 +165,8 @@ class ErrorFormatter(logging.Formatter):
         fields = {"time": when, "level": record.levelname.lower(), "message": message[:MAX_MESSAGE]}
         line = json.dumps(fields | ({"traceback": "\n".join(trace)} if trace else {}))
         while len(line) >= select.PIPE_BUF and len(trace) > 1:
-            # The innermost calls tell the most: keep the first line, and leave out the outermost
-            # calls.
+            # The innermost calls are the most useful ones: keep the first line, and remove the
+            # outermost calls.
             del trace[1]
             line = json.dumps(fields | {"traceback": "\n".join(trace)})
         return line

@@ -7,28 +7,28 @@ from .http_syntax import CRLF, MAX_FIELDS, MalformedRequestError, has_bare_line_
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 # A quoted string in a chunk extension, without escapes.
 QUOTED = rb'"[\t !#-\[\]-~\x80-\xff]*"'
-# Spaces and tabs that RFC 9112 allows around the signs of a chunk extension. The possessive
+# Spaces and tabs that RFC 9112 allows around the delimiters of a chunk extension. The possessive
 # quantifier never tries a shorter run, so that matching takes linear time.
 SPACE = rb"[ \t]*+"
 # Chunk extensions are validated and ignored.
 EXTENSION = rb"%s;%s%s(?:%s=%s(?:%s|%s))?" % (SPACE, SPACE, TOKEN, SPACE, SPACE, TOKEN, QUOTED)
 SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:%s)*\r\n" % EXTENSION)
-# Chunk sizes and trailers may have as many bytes as the body itself, and this many more: otherwise
-# chunks of one byte could cost the I/O thread far more than their content is worth.
+# Chunk sizes and trailers may take as many bytes as the body itself, plus this many. Without a
+# limit, chunks of one byte could cost the I/O thread far more than their content is worth.
 MAX_FRAMING = 8 * 1024  # bytes
 
 
 class ChunkedDecoder:
-    """Decodes one body as it arrives; `is_complete` after its last byte."""
+    """Decodes one body as it arrives; is_complete becomes true after its last byte."""
 
     def __init__(self) -> None:
         self.is_complete = False
-        # The part of a size line, or of the trailers, that has arrived.
+        # The part of a size line, or of the trailers, that has arrived so far.
         self._line = b""
-        # The line end that follows the previous chunk, before a size line.
+        # The line end of the previous chunk, which comes before a size line.
         self._chunk_end = b""
         self._in_trailers = False
-        # The number of bytes that the chunk still lacks, and that framing may still take.
+        # The number of bytes that are missing from the chunk, and that framing may still use.
         self._missing, self._allowance = 0, MAX_FRAMING
 
     def decode(self, data: bytes) -> tuple[bytes, int]:
@@ -80,6 +80,5 @@ class ChunkedDecoder:
         self._missing = int(match[1], 16)
         self._in_trailers = not self._missing
         self._chunk_end = CRLF if self._missing else b""
-        # The trailers begin with the end of this line: empty trailers are then found like any
-        # others.
+        # The trailers begin with the end of this line, so that empty trailers need no special case.
         return end - self._in_trailers

@@ -1,10 +1,10 @@
-"""Limits that connections share, and which connection is closed when one is exceeded.
+"""Limits that connections share, and which connection is closed when a limit is exceeded.
 
 A new connection is accepted first; then others are closed until the limits hold. The connection
-that has been idle longest goes first, then the one whose request or response has made no progress
-for longest. A connection whose request is being handled is never closed for another one.
-
-All tables are kept up to date as connections change, so that no cost depends on their number.
+that has been idle longest is closed first, then the one whose request or response has made no
+progress for the longest time. A connection whose request is being handled is never closed in favour
+of another one. All tables are kept up to date as connections change, so no operation gets slower
+with their number.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, defaultdict
 from ..domain.client_addresses import TrustedProxies
 from .connections import Connection, Phase
 
-# How many connections are accepted in one turn of the event loop.
+# The maximum number of connections that are accepted in one turn of the event loop.
 MAX_ACCEPTS = 64
 # The limit on unsent bodies in memory, not counting the largest response.
 MAX_UNSENT = 64 * 1024 * 1024  # bytes
@@ -26,8 +26,8 @@ class Group:
 
     def __init__(self, maximum: int) -> None:
         self.maximum, self.size = maximum, 0
-        # The connections that may be closed; the one without progress for the longest time is
-        # first.
+        # The connections that may be closed; the first one has made no progress for the longest
+        # time.
         self.idle: OrderedDict[Connection, None] = OrderedDict()
         self.active: OrderedDict[Connection, None] = OrderedDict()
 
@@ -37,7 +37,7 @@ class Group:
         return self.size - len(self.idle) - len(self.active)
 
     def place(self, connection: Connection) -> None:
-        """Put a connection last in the table of its phase."""
+        """Move a connection to the end of the table of its phase."""
         self.idle.pop(connection, None)
         self.active.pop(connection, None)
         if connection.phase in IDLE_PHASES:
@@ -71,18 +71,18 @@ class ConnectionLimits:
         return list(self._groups)
 
     def room(self, *, has_unread: bool = False) -> int:
-        """Return how many may be accepted: connections that are not being handled can be closed.
+        """Return how many connections may be accepted, given that unhandled ones can be closed.
 
-        If some requests have arrived but are not read yet, only idle connections may be closed.
+        If some requests have arrived but were not read yet, only idle connections may be closed.
         """
         busy = self.all.size - len(self.all.idle) if has_unread else self.all.handled
         return min(self.all.maximum - busy, MAX_ACCEPTS)
 
     def add(self, connection: Connection) -> None:
-        """Count a new connection, and close others beyond the limits."""
+        """Count a new connection, and close others that exceed the limits."""
         self._groups[connection] = groups = [self.all]
         address = connection.address[0]
-        # Proxies are exempt from the limit per client, and so are Unix sockets, whose clients
+        # Proxies are exempt from the limit per client. So are Unix sockets, because their clients
         # cannot be told apart.
         if address and not self._proxies.include(address):
             groups.append(self._clients[connection.client])
@@ -98,9 +98,9 @@ class ConnectionLimits:
         self.update(connection)
 
     def update(self, connection: Connection) -> None:
-        """Update the tables after a connection has entered a phase."""
+        """Update the tables after a connection has entered another phase."""
         phase = connection.phase
-        # A connection that was closed for another one is no longer in the table.
+        # A connection that was closed in favour of another one is no longer in the table.
         groups = self._groups.get(connection, ())
         for group in groups:
             group.place(connection)
@@ -123,7 +123,7 @@ class UnsentBodies:
 
     def __init__(self) -> None:
         self._bodies: dict[Connection, list[bytes]] = {}
-        # How many connections send each body, by its id.
+        # The number of connections that send each body, by the id of the body.
         self._senders: Counter[int] = Counter()
         self._size = 0
 
@@ -146,7 +146,8 @@ class UnsentBodies:
     def find_surplus(self) -> Connection | None:
         """Return the connection with the largest response if the bodies take too much memory.
 
-        The largest response does not count: otherwise one above the limit could never be sent.
+        The largest response does not count towards the limit, so that even a response above the
+        limit can be sent.
         """
         if self._size <= MAX_UNSENT:
             return None

@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 DISCARD_TIMEOUT = 30  # seconds
 QUIET_TIMEOUT = 5  # seconds
-# Up to this size, head and body are joined and sent with one system call. Joining copies the body.
+# Up to this size, the head and body are joined, which copies the body, and sent with one system
+# call.
 MAX_JOINED = 48 * 1024  # bytes
-# How many bytes are read in one turn: of requests, which must be parsed, and of bodies with a known
-# length.
+# The maximum number of bytes to read in one turn: of requests, which must be parsed, and of bodies
+# with a known length.
 READ_BYTES = 4 * 1024
 UPLOAD_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -67,7 +68,8 @@ class Connection:
 
     phase: Phase
     deadline: float
-    # For the event loop: the events to wait for, and whether the connection is queued for a turn.
+    # For the event loop: the events to wait for, and whether the connection is queued for this
+    # turn.
     registered_events = 0
     is_queued = False
     # The request that is being received.
@@ -93,7 +95,7 @@ class Connection:
         # The client, for fair queueing. All connections of a proxy belong to one client.
         self.client = client_network(host)
         self.sender = Sender(connected)
-        # Input that is not parsed yet, because it follows the request that is being handled.
+        # Input that was not parsed yet, because it follows the request that is being handled.
         self._unparsed = b""
         connected.setblocking(False)
         self._enter(Phase.RECEIVING, context.request_timeout)
@@ -115,7 +117,7 @@ class Connection:
         return bool(self._unparsed) and self.phase is Phase.IDLE
 
     def is_abandoned(self) -> bool:
-        """Return whether the client can no longer receive; any thread may call this.
+        """Return whether the client can no longer receive a response; any thread may call this.
 
         A client that has only shut down its sending side still gets its response. Over TCP, a
         client that closes normally looks the same, so this detects only resets. On Unix sockets it
@@ -130,7 +132,7 @@ class Connection:
         return bool(poll.poll(0))
 
     def receive(self) -> None:
-        """Read what the client has sent, or parse what was read before."""
+        """Read new input from the client, or parse input that was read before."""
         if self._unparsed:
             self._parse()
             return
@@ -151,7 +153,7 @@ class Connection:
             self._parse()
 
     def _parse(self) -> None:
-        """Parse the input up to the end of a request, and have the request handled."""
+        """Parse the input up to the end of a request, and dispatch the request."""
         context = self._context
         request = self._request
         if request is None:
@@ -180,7 +182,7 @@ class Connection:
             self.close()
 
     def _find_client(self, request: HttpRequest) -> str:
-        """Return the client that sent the request, perhaps through a proxy."""
+        """Return the client that sent the request, directly or through a trusted proxy."""
         forwarded_for = request.headers.get("HTTP_X_FORWARDED_FOR", "")
         return self._context.proxies.find_client(self.address[0], forwarded_for)
 
@@ -192,7 +194,7 @@ class Connection:
         self._context.dispatcher.dispatch(task)
 
     def respond(self, task: Task, response: HttpResponse | None) -> None:
-        """Send the response to the request that is handled; None closes the connection."""
+        """Send the response to the request that is being handled; None closes the connection."""
         context, request = self._context, task.request
         request.close()
         context.uploads.end(request)
@@ -232,7 +234,7 @@ class Connection:
             self._enter(Phase.SENDING, self._context.request_timeout)
 
     def _end_response(self) -> None:
-        """Begin the phase that follows a response which has been sent completely."""
+        """Start the next phase after a response has been sent completely."""
         self._log_response()
         if not self._closes:
             self._enter(Phase.IDLE, self._context.idle_timeout)
@@ -242,7 +244,7 @@ class Connection:
             self.close()
 
     def _log_response(self) -> None:
-        """Log the response as far as it was sent, and close its file."""
+        """Log the response with the number of bytes sent, and close its file."""
         if self._response is not None:
             request, response, body_start = self._response
             self._response = None
@@ -256,13 +258,13 @@ class Connection:
         except OSError:
             self.close()
             return
-        # The rest of a rejected body is not a request.
+        # The rest of a rejected body must not be parsed as a request.
         self._unparsed = b""
         self._discard_end = time.monotonic() + DISCARD_TIMEOUT
         self._enter(Phase.DISCARDING, QUIET_TIMEOUT)
 
     def time_out(self) -> None:
-        """End the phase, whose deadline has passed; a request that was begun gets 408."""
+        """End the phase, because its deadline has passed; an incomplete request gets 408."""
         if self.phase is Phase.RECEIVING and self._request is not None:
             self._request.fail(TIMED_OUT)
             self._dispatch(self._request)
@@ -270,14 +272,14 @@ class Connection:
             self.drop()
 
     def drop(self) -> None:
-        """Close the connection in any phase; a response that is being sent is cut off."""
+        """Close the connection in any phase; a response that is being sent is truncated."""
         if self.phase is Phase.SENDING:
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.close()
 
     def close(self) -> None:
-        """Close the connection when the client has closed it, or has received its last response."""
+        """Close the connection after the client has closed it or has received its last response."""
         if self.phase is Phase.CLOSED:
             return
         self._log_response()

@@ -30,11 +30,11 @@ class Context:
     is_stopping: bool = False
     # Whether the service is stopping because of an error.
     has_failed: bool = False
-    # Connections that have entered a phase since the event loop last looked, in this order.
+    # Connections that have entered a phase since the event loop last checked, in this order.
     touched: dict[Any, None] = field(default_factory=dict)
 
     def log(self, request: HttpRequest, response: HttpResponse, address: str, size: int) -> None:
-        """Count the response and log it; the size is the number of body bytes that were sent."""
+        """Count and log the response; size is the number of body bytes that were sent."""
         status = int(response.status[:3])
         seconds = time.perf_counter() - request.started_at if request.started_at else 0
         if self.count_request:

@@ -1,8 +1,8 @@
-"""Which thread handles a request; docs/internals/architecture.md has the table and the reasons.
+"""Decides which thread handles a request; docs/internals/architecture.md explains the reasons.
 
-The budgets are in CPU time of the thread. A request that exceeds one raises DeadlineExceeded and
-starts again on the next thread: the I/O thread tries it, then the quick thread, then the long one.
-Only the I/O thread touches a connection: the other threads hand their responses over to it, so no
+Budgets are CPU time of the thread. A request that exceeds its budget raises DeadlineExceeded and
+starts again on the next thread: first the I/O thread tries it, then the quick thread, then the long
+one. Only the I/O thread uses connections: the other threads hand their responses over to it, so no
 thread waits for a client.
 """
 
@@ -32,12 +32,12 @@ READ_BUDGET = 0.005  # seconds of CPU time
 QUICK_BUDGET = 0.02  # seconds of CPU time
 LONG_DEADLINE = 5.0  # seconds
 CHANGE_DEADLINE = 30.0  # seconds
-# The I/O thread responds to a request with more parameters only from the cache: Flask needs a
-# millisecond to parse a thousand of them.
+# If a request has more parameters than this, the I/O thread responds only from the cache: Flask
+# needs a millisecond to parse a thousand parameters.
 MAX_PARAMETERS = 250
-# How many reads and pages of one client may wait for the quick and the long thread. Requests that
-# the I/O thread handles do not count, and neither do files: a dashboard loads all its bundles at
-# once.
+# The maximum number of reads and pages of one client that may wait for the quick and the long
+# thread. Requests that the I/O thread handles do not count, nor do files: a dashboard loads all its
+# bundles at once.
 MAX_QUEUED_READS = 32
 
 TOOK_TOO_LONG = HttpError("503 Service Unavailable", "The request took too long.")
@@ -50,7 +50,7 @@ class Pool:
     """Threads that handle requests from a queue that is fair by client."""
 
     def __init__(self, threads: int, handle: Callable[[Task], None]) -> None:
-        # How many threads there are, and how many of them handle a request.
+        # The number of threads, and how many of them are handling a request.
         self.threads, self.busy = threads, 0
         self._handle = handle
         self._queue: FairQueue[Task] = FairQueue()
@@ -71,7 +71,7 @@ class Pool:
             self._changed.notify()
 
     def count_reads(self, client: str) -> int:
-        """Return how many requests of one client are waiting, not counting those for files."""
+        """Return how many requests of one client are waiting, not counting requests for files."""
         with self._changed:
             line = self._queue.line(client)
             return sum(task.request.kind is not Kind.FILE for task in line)
@@ -101,11 +101,11 @@ class Dispatcher:
     ) -> None:
         """Start the threads.
 
-        When testing, requests may be delayed on purpose: each has a thread of its own.
+        In testing mode, requests may be delayed on purpose, so each request gets its own thread.
         """
         self._application, self._database, self._testing = application, database, testing
         database.mark_io_thread()
-        # A byte in this socket ends the wait of the I/O thread for events.
+        # A byte in this socket wakes the I/O thread while it waits for events.
         self.wake_socket, self._waking = socket.socketpair()
         self._waking.setblocking(False)
         self.wake_descriptor = self._waking.fileno()
@@ -120,7 +120,7 @@ class Dispatcher:
         self._responses: deque[tuple[Task, HttpResponse | None]] = deque()
 
     def _guarded(self, handle: Callable[[Task], None]) -> Callable[[Task], None]:
-        """Return the function with a guard: any error that it does not handle ends the request."""
+        """Return a function that also ends the request if handle() raises an unexpected error."""
 
         def run(task: Task) -> None:
             try:
@@ -132,7 +132,7 @@ class Dispatcher:
         return run
 
     def dispatch(self, task: Task) -> None:
-        """Handle the request on this thread, the I/O thread, or hand it over to another one."""
+        """Handle the request on this thread, the I/O thread, or hand it over to another thread."""
         request, kind = task.request, task.request.kind
         if request.error:
             task.respond(task, error_response(request, request.error))
@@ -150,7 +150,7 @@ class Dispatcher:
             self._queue_read(task)
 
     def _may_have_token(self, task: Task) -> bool:
-        # The application rejects the token of a request whose body was rejected.
+        # The application responds to the token of a request whose body was rejected.
         if task.request.rejected_body:
             return False
         try:
@@ -170,7 +170,7 @@ class Dispatcher:
                 task.respond(task, None)
 
     def _try_now(self, task: Task) -> None:
-        # If no other thread could take the request over, respond only from the cache.
+        # Respond only from the cache if no other thread could take over the request.
         has_many_parameters = task.request.query.count("&") > MAX_PARAMETERS
         only_cached = has_many_parameters or self._has_full_queue(task)
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
@@ -191,7 +191,7 @@ class Dispatcher:
         return waiting >= MAX_QUEUED_READS
 
     def _queue_read(self, task: Task) -> None:
-        """Have another thread handle a read, a page or a file."""
+        """Let another thread handle a read, a page or a file."""
         kind = task.request.kind
         if kind is not Kind.FILE and self._has_full_queue(task):
             task.respond(task, error_response(task.request, TOO_MANY_QUEUED))
@@ -222,7 +222,7 @@ class Dispatcher:
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
 
     def _is_abandoned(self, task: Task) -> bool:
-        """Return whether the client of a read has gone; if so, close the connection."""
+        """Return whether the client of a read has disconnected; if so, close the connection."""
         is_abandoned = task.request.method in ("GET", "HEAD") and task.is_abandoned()
         if is_abandoned:
             self._hand_over(task, None)
@@ -236,7 +236,7 @@ class Dispatcher:
         try:
             self._finish(task)
         except DeadlineExceeded:
-            # A view handles its own deadline; this catches a deadline in the code around the view.
+            # Views handle their own deadline; this catches a deadline in the code around the view.
             self._hand_over(task, error_response(task.request, TOOK_TOO_LONG))
 
     def _install(self, task: Task) -> None:
@@ -247,8 +247,8 @@ class Dispatcher:
         self._hand_over(task, task.run(self._application))
 
     def _hand_over(self, task: Task, response: HttpResponse | None) -> None:
-        """Have the I/O thread send the response."""
+        """Hand the response over to the I/O thread, which sends it."""
         self._responses.append((task, response))
-        # If the buffer is full, the I/O thread wakes up anyway.
+        # If the socket's buffer is full, the I/O thread wakes up anyway.
         with suppress(BlockingIOError):
             self._waking.send(b"\0")

@@ -48,22 +48,22 @@ class EventLoop:
         listeners: list[Listener],
         check_files: Callable[[], None],
     ) -> None:
-        """Take the listening sockets, and a function that is called every CHECK_INTERVAL."""
+        """Store the listening sockets, and a function that is called every CHECK_INTERVAL."""
         self.context, self.limits, self.listeners = context, limits, listeners
         self._check_files = check_files
         self._next_check = 0.0
         self._selector = selectors.DefaultSelector()
         self._selector.register(context.dispatcher.wake_socket, EVENT_READ)
-        # The connections that have events, or pipelined requests.
+        # The connections with events or pipelined requests.
         self._ready: FairQueue[Connection] = FairQueue()
 
     def run(self) -> None:
-        """Run turns until the service is to stop."""
+        """Run turns until the service stops."""
         while not self.context.is_stopping:
             self.run_turn(CHECK_INTERVAL)
 
     def run_turn(self, timeout: float) -> None:
-        """Send, read and accept as far as possible now; wait for an event up to the timeout."""
+        """Send, read and accept as far as possible; wait for an event up to the timeout."""
         context = self.context
         self._settle()
         self._register_listeners()
@@ -102,7 +102,7 @@ class EventLoop:
         context.access_log.flush()
 
     def _settle(self) -> None:
-        """Update tables and registrations for the connections that have entered a phase."""
+        """Update the tables and registrations of connections that have entered another phase."""
         while touched := self.context.touched:
             self.context.touched = {}
             for connection in touched:
@@ -115,7 +115,7 @@ class EventLoop:
                     connection.socket.close()
 
     def _register(self, source: Connection | Listener, events: int) -> None:
-        """Wait for these events of a socket from now on."""
+        """Wait for these events of a socket in the next turns."""
         if events == source.registered_events:
             return
         if not source.registered_events:
@@ -139,7 +139,7 @@ class EventLoop:
     def _serve(self, connection: Connection) -> None:
         phase = connection.phase
         if phase is Phase.HANDLING:
-            # The connection is registered again when it gets its response.
+            # The connection is registered again when its response is ready.
             self._register(connection, 0)
         elif phase is Phase.SENDING:
             connection.send()
@@ -157,8 +157,7 @@ class EventLoop:
         """Close the listening sockets that meet the condition."""
         for listener in filter(condition, self.listeners[:]):
             self.listeners.remove(listener)
-            # Unregister the socket explicitly: if systemd has it open too, closing it here does
-            # not.
+            # Unregister the socket explicitly: closing it does not, if systemd has it open too.
             self._register(listener, 0)
             listener.socket.close()
 

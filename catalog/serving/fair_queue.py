@@ -1,10 +1,10 @@
-"""A queue that is fair by client: each client has a line of its own, and the lines take turns."""
+"""A queue that is fair by client: each client has its own line, and the lines take turns."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-# Each item has the attribute client, which decides in which line the item waits.
+# Each item has the attribute client, which decides in which line it waits.
 Item = TypeVar("Item", bound=Any)
 
 
@@ -34,6 +34,6 @@ class FairQueue(Generic[Item]):
         item = line.popleft()
         self._length -= 1
         if line:
-            # The next turn of this client comes after those of all others.
+            # The next turn of this client comes after the turns of all others.
             self._lines[client] = line
         return item

@@ -54,7 +54,7 @@ CANNOT_STORE = HttpError("503 Service Unavailable", "The upload cannot be stored
 
 
 class HttpRequest:
-    """One request as it is received; `is_complete` at its end, `error` if the server rejects it."""
+    """One request as it is received; is_complete at its end, error if the server rejects it."""
 
     # time.perf_counter() when the head was complete.
     started_at = 0.0
@@ -65,15 +65,16 @@ class HttpRequest:
     error: HttpError | None = None
     has_head = is_complete = False
     expects_continue = False
-    # 0 for a chunked body.
+    # The value is 0 for a chunked body.
     content_length = 0
     # Whether uploads.py must admit the body before it is received.
     needs_admission = False
-    # Why the application gets the request without its body. The client may still be sending it.
+    # The reason why the application gets the request without its body. The client may still be
+    # sending.
     rejected_body = ""
 
     def __init__(self, max_body: int) -> None:
-        """Begin a request whose body must have fewer than this many bytes."""
+        """Begin a request whose body must be shorter than this many bytes."""
         self.headers: Fields = {}
         self.body: BinaryIO = io.BytesIO()
         self.body_size = 0
@@ -101,7 +102,7 @@ class HttpRequest:
         return len(data)
 
     def fail(self, error: HttpError) -> None:
-        """End the request: the server responds with the error and closes the connection."""
+        """End the request: the server sends the error and closes the connection."""
         self.error = error
         self.is_complete = True
         self.needs_admission = self.expects_continue = False
@@ -109,8 +110,8 @@ class HttpRequest:
         self.first_line = self.first_line or bytes(self._head).partition(CRLF)[0]
 
     def close(self) -> None:
-        """Free the body; the file of an upload is removed."""
-        # If the disk is full, close() tries to write the last bytes once more, and fails again.
+        """Free the body, and remove the file of an upload."""
+        # If the disk is full, close() tries to write the last bytes again, and fails again.
         with suppress(OSError):
             self.body.close()
 
@@ -126,7 +127,7 @@ class HttpRequest:
                 raise MalformedRequestError(
                     "there are too many empty lines before the request line"
                 )
-        # Earlier data has been searched already, but may end with the first bytes of HEAD_END.
+        # Earlier data was searched already, but it may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
         if size > MAX_HEAD or (end < 0 and size == MAX_HEAD):
@@ -172,7 +173,7 @@ class HttpRequest:
             self.is_complete = True
 
     def _find_body_length(self) -> None:
-        """Find out from the headers whether a body follows, and how its end is recognised."""
+        """Determine from the headers whether a body follows, and where it ends."""
         encoding = self.headers.pop("HTTP_TRANSFER_ENCODING", None)
         length = self.headers.get("CONTENT_LENGTH")
         if encoding is not None:
@@ -191,7 +192,7 @@ class HttpRequest:
             self.content_length = int(length)
 
     def _expect_body(self) -> None:
-        """Decide whether the body may follow, has to be admitted first, or is too large."""
+        """Decide whether the body may follow, must be admitted first, or is too large."""
         expects = self.headers.get("HTTP_EXPECT", "").lower() == "100-continue"
         self.expects_continue = expects and self.version == "1.1"
         if self.kind is Kind.SESSION:
@@ -215,7 +216,7 @@ class HttpRequest:
         self.body, self._max_body = file, limit + 1
 
     def reject_body(self, reason: str) -> None:
-        """Let the application respond without the body; then the connection is closed."""
+        """Let the application respond without the body; afterwards the connection is closed."""
         self.needs_admission = self.expects_continue = False
         self.rejected_body = reason
         self.headers["HTTP_CONNECTION"] = "close"
@@ -229,8 +230,8 @@ class HttpRequest:
             piece = data[: self.content_length - self.body_size]
             used = len(piece)
         self.body.write(piece)
-        # Without flush(), the last bytes would be written when the body is read, and a full disk
-        # would cause an error only then.
+        # Without flush(), the last bytes would be written when the body is read, and the error of a
+        # full disk would be raised only then.
         self.body.flush()
         self.body_size += len(piece)
         if self._chunks is None:

@@ -1,8 +1,8 @@
-"""Syntax of an HTTP/1 request head (RFC 9112), read in linear time.
+"""Syntax of an HTTP/1 request head (RFC 9112), parsed in linear time.
 
-A head comes from the client and can have MAX_HEAD bytes. All functions pass over their input once.
-No pattern can match the same bytes in two ways: one that backtracks can take seconds for a run of
-spaces or digits.
+A head comes from the client and can have MAX_HEAD bytes. All functions make a single pass over
+their input. No pattern can match the same bytes in two ways: a pattern that backtracks can take
+seconds for a run of spaces or digits.
 """
 
 import re
@@ -25,8 +25,8 @@ CONTROLS_BUT_TAB = CONTROLS.replace(b"\t", b"")
 
 MAX_HEAD = 16 * 1024  # bytes
 MAX_FIELDS = 100
-# Longer values of these headers are ignored: they could be lists with thousands of elements, which
-# the application would parse.
+# Values of these headers that are longer than this are ignored: they could be lists with thousands
+# of elements, which the application would parse.
 MAX_LIST = 2000  # characters
 LISTS = (
     "HTTP_IF_NONE_MATCH",
@@ -63,7 +63,7 @@ def split_request_line(line: bytes) -> tuple[str, bytes, str]:
 
 
 def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
-    """Return authority, path and query of a target; the authority is None unless it is a URL."""
+    """Return authority, path and query of a target; the authority is None for a plain path."""
     if b"#" in target:
         raise MalformedRequestError("the target must not have a fragment")
     if method == "CONNECT":

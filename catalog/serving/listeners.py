@@ -14,24 +14,24 @@ from .connections import Connection
 from .context import Context
 from .wsgi import listener_environ
 
-# How many connections may wait to be accepted.
+# The maximum number of connections that wait to be accepted.
 BACKLOG = 256
-# How long accepting pauses when there is no free file descriptor: until then, each attempt would
-# fail at once.
+# If no file descriptor is free, accepting pauses for this long: every attempt would fail
+# immediately.
 ACCEPT_PAUSE = 1  # seconds
-# How many unsent bytes of a response the kernel buffers, which bounds the memory that a slow client
-# can take. A fast client is not slowed down, because bytes in transit do not count.
+# The maximum number of unsent response bytes in the kernel's buffer, which limits the memory that a
+# slow client can take. A fast client is not slowed down, because bytes in transit do not count.
 KERNEL_BUFFER = 128 * 1024  # bytes
 
-# The mode of a Unix socket: the owner and the group may connect.
+# The mode of a Unix socket: only the owner and the group may connect.
 UNIX_MODE = 0o660
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
     """Return a socket for each address of the host; a name such as localhost can have several.
 
-    Skip addresses that this machine does not have, such as ::1 without IPv6. Raise OSError if no
-    address is left.
+    Skip addresses that this machine lacks, such as ::1 without IPv6. Raise OSError if no address is
+    left.
     """
     bound = []
     unavailable: OSError | None = None
@@ -59,7 +59,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 def bind_path(path: Path) -> socket.socket:
     """Return a Unix socket bound to the path; raise ClickException if that is not possible."""
     bound = socket.socket(socket.AF_UNIX)
-    # Set the mode before the socket exists: with chmod, others could connect in between.
+    # Set the umask before the socket exists: with chmod, other users could connect in between.
     umask = os.umask(0o777 & ~UNIX_MODE)
     try:
         if os.path.lexists(path):
@@ -90,12 +90,12 @@ class Listener:
 
     # The events that the event loop waits for; only the event loop uses them.
     registered_events = 0
-    # Whether the last accept left no connection in the queue.
+    # Whether the last accept emptied the queue of connections.
     is_empty = False
     _paused_until = 0.0
 
     def __init__(self, bound: socket.socket, *, name: str, is_passed: bool = False) -> None:
-        """Listen on a bound socket; the name is the host for which the service was started."""
+        """Listen on a bound socket; the name is the host that the service was started with."""
         self.socket, self.is_passed = bound, is_passed
         self._is_unix = bound.family == socket.AF_UNIX
         if self._is_unix:
@@ -119,7 +119,7 @@ class Listener:
         return time.monotonic() < self._paused_until
 
     def accept_queued(self, context: Context, limit: int) -> list[Connection]:
-        """Accept queued connections up to the limit, and return them; the others wait."""
+        """Accept queued connections up to the limit, and return them; the rest stay queued."""
         accepted: list[Connection] = []
         self.is_empty = False
         while len(accepted) < limit:
@@ -134,7 +134,7 @@ class Listener:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._paused_until = time.monotonic() + ACCEPT_PAUSE
                     break
-                # Any other error means that the client has disconnected already.
+                # Any other error means that the client has already disconnected.
         return accepted
 
     def _client(self, address: Any) -> tuple[str, int]:
@@ -142,6 +142,6 @@ class Listener:
         if self._is_unix:
             return "", 0
         host, port = address[:2]
-        # On a socket for both IPv4 and IPv6, the address of an IPv4 client has this prefix.
+        # On a dual-stack socket for IPv4 and IPv6, the address of an IPv4 client has this prefix.
         mapped = host.removeprefix("::ffff:")
         return mapped if "." in mapped else host, port

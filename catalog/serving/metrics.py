@@ -1,7 +1,7 @@
 """Metrics of the service for Prometheus; docs/operate/metrics.md lists them.
 
-Requests are counted as they are answered; the collectors read everything else when it is scraped.
-No label contains text of a client: routes, methods, pools and reasons are fixed lists.
+Requests are counted as responses are sent; the collectors read everything else during a scrape. No
+label contains text from a client: routes, methods, pools and reasons are fixed lists.
 """
 
 import os
@@ -44,7 +44,7 @@ from ..system.atomic_files import file_size
 from .event_loop import EventLoop
 from .metrics_server import serve_metrics
 
-# How long the statements of one scrape may take.
+# The maximum duration of the statements of one scrape.
 SQL_DEADLINE = 2.0  # seconds
 UNMATCHED = "unmatched"
 INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
@@ -57,7 +57,7 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 
 def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
     """Serve metrics on an address, and return their URL; raise OSError or UnicodeError."""
-    # Without this, each series would have a second one with the time at which it began.
+    # Without this call, each series would get a second one with its creation time.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     name, port = serve_metrics(registry, host, port)
@@ -99,7 +99,7 @@ class RequestCounts:
             buckets=BOUNDS,
         )
         self._installs = Counter(f"{PREFIX}_installs", "Acknowledged installs.", registry=registry)
-        # Cache each series: looking it up by its labels takes a lock and builds a tuple.
+        # Series are cached: looking one up by its labels takes a lock and builds a tuple.
         self._request = lru_cache(1000)(requests.labels)
         self._duration = lru_cache(1000)(durations.labels)
 
@@ -206,7 +206,7 @@ class DatabaseCollector(Collector):
         size = GaugeMetricFamily(f"{PREFIX}_disk_size_bytes", "Size of the disk.", labels=labels)
         directories = {"database": str(self._database.real_path.parent), "backups": self._backups}
         for name, directory in directories.items():
-            # The directory may be missing. An empty path is not a directory either.
+            # The directory may be missing, and the path may be empty.
             with suppress(OSError):
                 disk = os.statvfs(directory)
                 free.add_metric([name], disk.f_bavail * disk.f_frsize)
@@ -232,7 +232,7 @@ def newest_backup(directory: str, suffix: str) -> float:
     """Return the time of the newest dated file with this suffix, 0 if there is none."""
     times = [0.0]
     for path in Path(directory).glob(f"catalog-*T*Z{suffix}"):
-        # A backup may remove the file at this moment.
+        # A running backup may remove the file in between.
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     # Ignore timestamps in the future: after a clock error they would hide failing backups.

@@ -1,7 +1,8 @@
 """The HTTP server for scrapes of metrics: few connections, each for a short time.
 
-Each connection has a thread. A client that connects and sends nothing must not hold one for long,
-nor keep others from a scrape: when all are in use, the oldest connection is closed for a new one.
+Each connection has its own thread. A client that connects and sends nothing must not occupy a
+thread for long, nor prevent others from scraping: when all threads are in use, the oldest
+connection is closed to make room for a new one.
 """
 
 import socket
@@ -15,12 +16,12 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 MAX_CONNECTIONS = 16
-# The maximum duration of a connection. The server looks for older connections twice a second.
+# The maximum duration of a connection. The server checks for older connections twice a second.
 MAX_SECONDS = 10.0
 
 
 class QuietHandler(WSGIRequestHandler):
-    """A handler that logs no requests."""
+    """A handler that does not log requests."""
 
     def log_message(self, format: str, *values: Any) -> None:
         pass
@@ -31,7 +32,7 @@ class MetricsServer(ThreadingWSGIServer):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         self._lock = threading.Lock()
-        # Sockets by the time at which they were accepted, the oldest first.
+        # Sockets with the time at which they were accepted, oldest first.
         self._started: dict[socket.socket, float] = {}
         super().__init__(*arguments, **keywords)
 
@@ -50,7 +51,7 @@ class MetricsServer(ThreadingWSGIServer):
                 self._end(connection)
 
     def _end(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread stops waiting. The caller holds the lock."""
+        """Shut a connection down, so that its thread stops waiting; call with the lock held."""
         del self._started[connection]
         # The client may have closed the connection.
         with suppress(OSError):

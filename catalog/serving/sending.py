@@ -7,7 +7,7 @@ from typing import TypeAlias
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
 # How much of a file is read into memory at a time, and how much is sent to one client before the
-# others get their turn.
+# other clients get their turn.
 FLUSH_BYTES = 256 * 1024
 
 Piece: TypeAlias = "bytes | memoryview | ReadOnlyFileBasedBuffer"
@@ -52,7 +52,7 @@ class Sender:
                 self._unsent.popleft()
 
     def bodies(self) -> list[bytes]:
-        """Return the pieces in memory, partly sent ones in full; files on disk are left out."""
+        """Return the pieces in memory, including partly sent ones; files on disk are left out."""
         pieces = (piece.obj if isinstance(piece, memoryview) else piece for piece in self._unsent)
         return [piece for piece in pieces if isinstance(piece, bytes)]
 

@@ -30,23 +30,23 @@ from .listeners import Listener, bind, bind_path
 from .uploads import Uploads
 
 # Threads release the GIL often while they read the database. With Python's default of 5 ms to get
-# it back, a busy service would spend its time waiting.
+# the GIL back, a busy service would spend its time waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
-# While the service stops, an idle connection stays open for this long: its next request may be on
-# the way.
+# How long an idle connection stays open while the service stops: its next request may be on the
+# way.
 STOP_IDLE_TIME = 0.3  # seconds
 
-# How many files the process opens: a base number, a number for the database connection of each
-# thread, and a number for each client, which has a connection and may be downloading a bundle.
+# The number of files that the process opens: a base number, a number for the database connection of
+# each thread, and a number for each client, which has a connection and may be downloading a bundle.
 BASE_FILES = 50
 FILES_PER_THREAD = 3
 FILES_PER_CLIENT = 2
 # The number of threads, not counting those for installs.
 THREADS = 4
 
-# The application rejects bodies that are only a little too large, with its own message.
+# The application rejects bodies that are only slightly too large, with its own message.
 BODY_TOLERANCE = 16 * 1024  # bytes
-# A control request of a test may contain a bundle or a whole catalog.
+# A control request in testing mode may contain a bundle or a whole catalog.
 TESTING_BODY = 64 * 1024 * 1024  # bytes
 
 logger = logging.getLogger(__name__)
@@ -59,14 +59,15 @@ def serve(
     print_json: bool = False,
     testing: bool = False,
 ) -> None:
-    """Serve until a signal stops the process; raise ClickException if it cannot start.
+    """Serve until a signal stops the process; raise ClickException if the service cannot start.
 
-    If the database file is removed or replaced, the process ends with an error, so that no other
-    process finds a file that this one still writes. It must be restarted.
+    If the database file is removed or replaced, the process ends with an error and must be
+    restarted, so that no other process uses a file to which this process still writes.
 
-    Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
-    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object. With
-    testing, requests may be delayed and have large bodies, and are logged to standard error.
+    Sockets passed by systemd take precedence over a Unix socket at a path, and a Unix socket takes
+    precedence over CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a
+    JSON object. In testing mode, requests may be delayed and have large bodies, and are logged to
+    standard error.
     """
     database = app.extensions["database"]
     open_closed_outputs()
@@ -80,8 +81,8 @@ def serve(
     unix_path = None if passed else unix_path
     bound = passed or ([bind_path(unix_path)] if unix_path else bind_address(app))
     try:
-        # This migrates a file of an earlier release. It comes after bind(), so that a second
-        # service on the same address fails before it migrates the file of the first one.
+        # This migrates a file of an earlier release. It runs after bind(), so that a second service
+        # on the same address fails before it migrates the file of the first one.
         database.open_for_serving()
     except DatabaseError as error:
         if unix_path:
@@ -120,7 +121,7 @@ def serve(
 
 
 def raise_file_limit(connections: int, threads: int) -> None:
-    """Let the process open as many files as its connections and threads can need."""
+    """Raise the limit of open files to the number that connections and threads can need."""
     needed = connections * FILES_PER_CLIENT + threads * FILES_PER_THREAD + BASE_FILES
     # New connections are accepted before old ones are closed to make room.
     needed += MAX_ACCEPTS
@@ -133,7 +134,7 @@ def raise_file_limit(connections: int, threads: int) -> None:
 
 
 def print_start(database: Database, url: str, metrics_url: str | None, as_json: bool) -> None:
-    """Print which database is served, and at which address."""
+    """Print the database path and the address of the service."""
     if as_json:
         path = os.fspath(database.path.absolute())
         start = {"url": url, "database": path, "pid": os.getpid()}
@@ -190,7 +191,7 @@ def start_metrics(app: Flask, loop: EventLoop) -> str | None:
     address = app.config["METRICS"]
     if not address:
         return None
-    # Imported only here: a service without metrics starts faster.
+    # This import is local so that a service without metrics starts faster.
     from . import metrics
 
     try:
@@ -209,8 +210,8 @@ def handle_signals(context: Context) -> None:
             signal.signal(each, signal.SIG_DFL)
         context.is_stopping = True
 
-    # A shell ignores SIGINT for the programs that it starts in the background, and nohup ignores
-    # SIGHUP: do not change that.
+    # A shell ignores SIGINT for background programs, and nohup ignores SIGHUP: leave ignored
+    # signals ignored.
     signals = [
         each
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -218,18 +219,19 @@ def handle_signals(context: Context) -> None:
     ]
     for each in signals:
         signal.signal(each, stop)
-    # The kernel may deliver a signal to any thread. This wakes the I/O thread, which runs stop().
+    # The kernel may deliver a signal to any thread. The wake-up descriptor wakes the I/O thread,
+    # which runs stop().
     signal.set_wakeup_fd(context.dispatcher.wake_descriptor, warn_on_full_buffer=False)
 
 
 def drain(loop: EventLoop, timeout: int) -> None:
     """Stop accepting connections, respond to all requests, and close the connections.
 
-    Wait for requests that are still arriving too. Abort everything that is not finished after the
-    timeout.
+    Also wait for requests that are still arriving. After the timeout, abort all that are not
+    finished.
     """
     started = time.monotonic()
-    # Connections that are waiting at a systemd socket are left to the next process.
+    # Connections that wait at a systemd socket are left to the next process.
     loop.close_listeners(lambda listener: listener.is_passed)
     while True:
         loop.run_turn(0.05)

@@ -1,4 +1,4 @@
-"""Large bodies: which requests may send one, and how long that may take.
+"""Large bodies: which requests may send one, and how long receiving it may take.
 
 Only two kinds of requests may have a body over CATALOG_MAX_BODY_BYTES: a change whose token has the
 permission for it, and the form of /updates, which needs no token. The token is checked when the
@@ -24,13 +24,13 @@ from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.read.tokens import Token, find_valid
 from .http_parser import CANNOT_STORE, HttpRequest
 
-# How many bodies may be received at the same time: in total, and from forms, which anybody can
-# send. Each client may send one form at a time.
+# The maximum number of bodies that are received at the same time: in total, and from forms, which
+# anyone can send. Each client may send one form at a time.
 MAX_UPLOADS = 8
 MAX_FORMS = 2
-# The rate at which a body must arrive, besides the request timeout.
+# The minimum rate at which a body must arrive; the client has the request timeout in addition.
 MIN_RATE = 100_000  # bytes a second
-# The time that the I/O thread may spend on checking a token.
+# The maximum time that the I/O thread spends on checking a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time
 
 
@@ -76,7 +76,7 @@ class Uploads:
             return 0
         if not needed or not needed.max_body or not token or token.access.find_missing(needed):
             # The application responds with the reason. If the token has become valid in the
-            # meantime, the application asks the client to send the request again.
+            # meantime, the application asks the client to retry.
             request.reject_body(NOT_ADMITTED)
             return 0
         limit = needed.max_body + (self._max_bundle if needed.has_bundle else 0)
@@ -100,7 +100,7 @@ class Uploads:
                 self._clients[request] = client
 
     def end(self, request: HttpRequest) -> None:
-        """Make room for another upload."""
+        """Free the place of an upload for another one."""
         self._clients.pop(request, None)
 
     def _create_file(self) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""WSGI: the environment of a request, the call of the application, and the head of the response."""
+"""WSGI: builds the environment of a request, calls the application, builds the response head."""
 
 import json
 import logging
@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class HttpResponse:
-    """A complete response. Files and bodies in memory are sent as the client reads them."""
+    """A complete response. Its file or body is sent as fast as the client reads."""
 
     status: str
     headers: Headers
     body: Sequence[bytes] | ReadOnlyFileBasedBuffer
-    # The client for the access log: the address that a trusted proxy forwards, if there is one.
+    # The client address for the access log: the one that a trusted proxy forwards, if there is one.
     client: str = ""
     endpoint: str | None = None
 
@@ -74,7 +74,7 @@ class Task:
     def run(self, application: "WSGIApplication") -> HttpResponse | None:
         """Run the application; return None to close the connection without a response.
 
-        Raise DeadlineExceeded if this thread has no more time for the request.
+        Raise DeadlineExceeded if the time of this thread for the request is used up.
         """
         environ = self._environ()
         try:
@@ -169,7 +169,7 @@ def is_for_v1(line: str) -> bool:
     """Return whether the target of a request line is a path of the public API."""
     target = line.partition(" ")[2]
     if not target.startswith("/"):
-        # The target can be an absolute URL, of which only the path matters.
+        # If the target is an absolute URL, only its path matters.
         target = "/" + target.partition("://")[2].partition("/")[2]
     return f"/{unquote(target).lstrip('/')}".startswith(V1_PREFIX)
 

@@ -1,8 +1,9 @@
-"""Content-Encoding gzip: which responses get it, and compressed bodies.
+"""Content-Encoding gzip: which responses are compressed, and their compressed bodies.
 
-Each encoding of a body is a representation with a strong ETag of its own: "abc" and "abc-gzip".
-Every response with a compressible type varies by Accept-Encoding, whatever its size. The responses
-of response_cache.py are compressed there, once; all others here, each time, in a worker.
+Each encoding of a body is a representation with its own strong ETag: "abc" and "abc-gzip". Every
+response with a compressible type varies by Accept-Encoding, regardless of its size.
+response_cache.py compresses its responses once; this module compresses all other responses each
+time, in a worker.
 """
 
 import re
@@ -19,7 +20,7 @@ from ..store.bundles.compressed import GZIP_FORMAT, MIN_LENGTH
 # Level 3 takes as long as level 1 and half as long as level 6, for 11 % more bytes than level 6:
 # 10 ms for a registry of 1 MB.
 FAST_LEVEL = 3
-# For bodies that are compressed once and sent often: 200 ms for a registry of 10 MB.
+# The level for bodies that are compressed once and sent often: 200 ms for a registry of 10 MB.
 SMALL_LEVEL = 6
 
 VARY = {"Vary": "Accept-Encoding"}
@@ -35,18 +36,19 @@ COMPRESSIBLE_TYPES = {
 }
 
 
-# A longer Accept-Encoding or If-None-Match is ignored: parsing it would take time.
+# A longer Accept-Encoding or If-None-Match is ignored: parsing it would take too long.
 MAX_HEADER_LENGTH = 1000  # characters
 # The weight of an encoding, from 0 to 1 with three decimal places (RFC 9110, 12.4.2).
 WEIGHT = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGNORECASE)
 
 
-# Clients send few different headers.
+# The result is cached, because clients send few different headers.
 @lru_cache(maxsize=16)
 def prefers_gzip(accept_encoding: str) -> bool:
     """Return whether a client with this Accept-Encoding gets gzip, if there is a choice.
 
-    Werkzeug's parser would block the I/O thread: 12 µs for a usual header, 9 ms for one of 10 kB.
+    Werkzeug's parser would block the I/O thread: it takes 12 µs for a usual header and 9 ms for a
+    header of 10 kB.
     """
     if len(accept_encoding) > MAX_HEADER_LENGTH:
         return False
@@ -69,7 +71,7 @@ def gzip_etag(etag: str) -> str:
 
 
 def find_known_etag(if_none_match: str, etag: str, with_gzip: bool) -> str | None:
-    """Return the ETag of a representation that the client has and accepts; None if it has none.
+    """Return the ETag of a representation that the client has and accepts; None if there is none.
 
     A client that accepts gzip may have the plain form from an earlier response.
     """
@@ -104,7 +106,7 @@ MAX_FILE_LENGTH = 256 * 1024  # bytes
 
 
 def encode_response(response: Response) -> None:
-    """Answer If-None-Match of a page, feed, file or JSON, compress it if possible, add Vary.
+    """Answer If-None-Match for pages, feeds, files and JSON; compress the body and add Vary.
 
     Errors and responses to POST stay as they are. The response cache does the same for its
     responses, and v1/stored_files.py for bundles.
@@ -133,8 +135,8 @@ def encode_response(response: Response) -> None:
 
 
 def compress_body(response: Response, is_file: bool) -> None:
-    """Compress the body; take that of a file from a cache, since it is always the same."""
-    # Without this, the server would send the uncompressed file.
+    """Compress the body; the body of a file comes from a cache, since it never changes."""
+    # Without this setting, the server would send the uncompressed file.
     response.direct_passthrough = False
     body = response.get_data()
     is_cached = is_file and len(body) <= MAX_FILE_LENGTH

@@ -1,4 +1,4 @@
-"""Operational endpoints: for the operator of the service, with no stability guarantee."""
+"""Operational endpoints for the operator of the service, without a stability guarantee."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def check_health() -> tuple[dict[str, str], int]:
         return {"status": "unavailable", "error": "A stored bundle cannot be read."}, 503
     missing = "A bundle is missing in CATALOG_BUNDLES."
     if is_incomplete and database.is_cluster:
-        # In a cluster, another machine stored the bundle, and this one cannot serve it yet.
+        # In a cluster, another machine stored the bundle, and this machine cannot serve it yet.
         return {"status": "incomplete", "error": missing}, 503
     return {"status": "ok", **({"warning": missing} if is_incomplete else {})}, 200
 

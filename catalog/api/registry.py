@@ -22,9 +22,9 @@ def scope_registry(scope: str) -> Response:
 
 
 def render_registry(connection: Connection, scope: str) -> RenderResult:
-    """Return the revision and the JSON of the registry; 404 if no widget is listed."""
+    """Return the revision and the JSON of the registry; respond 404 if no widget is listed."""
     with snapshot(connection):
-        # The registry has no download counts, so installs do not change it.
+        # The registry does not show download counts, so installs do not change it.
         content = read_revision(connection).content
         pieces = list(render_pieces(connection, scope))
     if not pieces:

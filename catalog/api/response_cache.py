@@ -1,22 +1,21 @@
 """The response cache: WSGI middleware in front of Flask.
 
-A view calls render_for_cache() with two functions: render() runs the SQL that writes the JSON,
-revalidate() tells later whether that JSON is still current. The middleware keeps the complete
-response under base URL, path and query string, and answers the next GET or HEAD of the same URL:
+A view calls render_for_cache() with two functions: render() runs the SQL that writes the JSON, and
+revalidate() later tells whether that JSON is still current. The middleware stores the complete
+response under its base URL, path and query string. At the next GET or HEAD of the same URL:
 
-1. The data version (PRAGMA data_version) of the thread's connection is the one at which the
-   response was last found valid: nothing was committed since, and it is the same day, so it is
-   valid. Data versions of different connections are never equal.
-2. Otherwise revalidate() decides: one statement, which ignores installs that the response does not
-   show. If the response is not valid, Flask renders it again. No response expires by time.
+1. If the data version (PRAGMA data_version) of the thread's connection has not changed since the
+   response was last found valid, the response is still valid: nothing was committed, and it is the
+   same day. Data versions of different connections are never equal.
+2. Otherwise revalidate() decides with one statement, which ignores installs that the response does
+   not show. If the response is not valid, Flask renders it again. No response expires by time.
 
 Everything else goes to Flask: misses, errors, other methods, requests with a body, and a database
-that cannot be read. A body is compressed for the first client that prefers gzip, a large one not
-on the I/O thread. The server works on one long read at a time, so large bodies are rendered and
-compressed one after the other.
+that cannot be read. A body is compressed for the first client that prefers gzip; large bodies are
+not compressed on the I/O thread. The server renders and compresses one large body at a time.
 
-Eviction: the least recently used responses, once all together exceed MAX_BYTES. One response that
-is larger than that, such as the registry of a large scope, is cached besides them.
+The least recently used responses are evicted once the cache exceeds MAX_BYTES. One response above
+that limit, such as the registry of a large scope, is cached in addition.
 """
 
 import sqlite3
@@ -60,22 +59,21 @@ MAX_BYTES = 16 * 1024 * 1024
 ENTRY_OVERHEAD = 4096  # bytes
 # Compressing this many bytes takes a millisecond. A page of 100 search results has about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
-# A 304 has neither the headers of a body nor, with gzip, the ETag of the plain form.
+# A 304 omits the headers of the body and, for gzip, the ETag of the plain form.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 JSON_TYPE = "application/json"
-# The key in the WSGI environment under which a view leaves the entry that it rendered.
+# The key in the WSGI environment under which a view stores its rendered entry.
 RENDERED = "catalog.rendered"
 
-# Base URL, path and query string.
+# The base URL, path and query string.
 Key = tuple[str, str, str]
-# A body: one piece, or several if copying it into one would take too much memory.
+# A body is one piece, or several if joining them would take too much memory.
 Pieces = list[bytes]
 # The revision of the catalog that a response shows, and its JSON with a final newline. Without a
 # revision, the response is not cached: it also depends on a file that may arrive later.
 RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
-# Takes the revision of a cached response. Returns the current revision if the response is still
-# valid, else None.
+# Takes the revision of a cached response; returns the current one if it is still valid, else None.
 Revalidate = Callable[[Connection, Any], Any]
 Head = list[tuple[str, str]]
 
@@ -93,7 +91,7 @@ def render_for_cache(
     has_etag: bool = True,
     mimetype: str = JSON_TYPE,
 ) -> Response:
-    """Return the response to this request, with absolute URLs of stored bundles, for the cache."""
+    """Render the response to this request for the cache, with absolute URLs of stored bundles."""
     database: Database = current_app.extensions["database"]
     connection, url = database.reader(), request_url()
     # Read the data version before render(), so that a commit between the two is noticed.
@@ -111,7 +109,7 @@ def render_for_cache(
 
 
 class Entry:
-    """A complete response with status 200: the view sets the body, the middleware the head."""
+    """A complete response with status 200; the view sets the body, the middleware sets the head."""
 
     key: Key
     endpoint: str | None
@@ -167,7 +165,7 @@ class Entry:
 
 
 def find_kind(environ: "WSGIEnvironment") -> Kind:
-    """Return the kind of a request, whichever server received it."""
+    """Return the kind of a request, regardless of the server that received it."""
     kind: Kind | None = environ.get(KIND)
     if kind is not None:
         return kind
@@ -183,7 +181,7 @@ class ResponseCache:
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._large: Entry | None = None
         self._bytes = 0
-        # Counts of responses that were found in the cache, and of those that had to be rendered.
+        # The numbers of responses that were found in the cache, and that had to be rendered.
         self.hits = self.misses = 0
         self._lock = Lock()
 
@@ -222,7 +220,7 @@ class ResponseCache:
         entry: Entry | None = environ.pop(RENDERED, None)
         if entry is None:
             return body
-        # Flask's body is not needed: the entry has it, even if the request is a HEAD.
+        # Flask's body is not needed: the entry has the body, even for a HEAD request.
         if hasattr(body, "close"):
             body.close()
         entry.key, entry.endpoint, entry.head = key, environ.get(ENDPOINT), head
@@ -249,7 +247,7 @@ class ResponseCache:
                 raise
             return None
         except (DatabaseError, sqlite3.Error):
-            # Flask runs into the same error and responds to it.
+            # Flask runs into the same error and sends the response for it.
             return None
         with self._lock:
             self.hits += is_valid
@@ -282,14 +280,15 @@ class ResponseCache:
         deadline = self._database.deadline
         if is_large and deadline.on_io_thread:
             raise WouldBlock
-        # After the final deadline it is still better to send the response than to fail.
+        # After the final deadline, sending the response is still better than failing.
         check = (lambda: None) if deadline.is_final else deadline.check
         body = compress(entry.pieces, SMALL_LEVEL if is_large else FAST_LEVEL, check)
         compressed = entry.gzip_head(len(body)), body
         with self._lock:
             # The entry may have been evicted or replaced in the meantime.
             if self._find(entry.key) is entry:
-                # The size of the entry changes, so remove it first and put it back afterwards.
+                # The size of the entry changes, so the entry is removed first and put back
+                # afterwards.
                 self._remove(entry.key)
                 entry.gzip = compressed
                 self._put(entry)
@@ -311,7 +310,7 @@ class ResponseCache:
         self._bytes -= removed.size if removed else 0
 
     def _put(self, entry: Entry) -> None:
-        """Cache the response, and evict the least recently used ones beyond MAX_BYTES."""
+        """Cache the response, and evict the least recently used responses beyond MAX_BYTES."""
         self._remove(entry.key)
         if entry.size > MAX_BYTES:
             self._large = entry

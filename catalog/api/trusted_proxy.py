@@ -22,7 +22,7 @@ FORWARDED_HEADERS = {
 
 
 class TrustedProxy:
-    """Replaces address, scheme, host and prefix of a request with those that its proxy sends."""
+    """Replaces address, scheme, host and prefix of a request with the values from its proxy."""
 
     def __init__(self, app: "WSGIApplication", trusted: TrustedProxies) -> None:
         self._direct = app

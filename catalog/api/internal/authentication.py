@@ -1,7 +1,7 @@
-"""The token of a request to an internal path, and the limit of failed attempts.
+"""The token of a request to an internal path, and the limit on failed attempts.
 
-A valid token is always accepted: its check is one hash and one lookup, so no number of wrong
-tokens, from the same proxy or elsewhere, locks out its holder. Only failures are limited: after
+A valid token is always accepted: its check takes one hash and one lookup, so wrong tokens never
+lock out its holder, even if they come from the same proxy. Only failures are limited: after
 MAX_FAILURES from one address, or MAX_ALL_FAILURES in total, within a minute, further failures get
 429 instead of 401.
 """
@@ -45,7 +45,7 @@ class FailedAttempts:
         self._window_end = 0.0
 
     def add(self, address: str) -> float:
-        """Count a failure; return how many seconds the limit still applies, 0 if it does not."""
+        """Count a failure; return for how many seconds the limit still applies, or 0."""
         now = self._clock()
         with self._lock:
             if now >= self._window_end:
@@ -70,7 +70,7 @@ def authenticate() -> Response | None:
     if token is None or refusal:
         count_failure()
         return unauthorized(refusal or NEEDS_SESSION)
-    # A full disk or a locked file must not keep an administrator from reading the audit log.
+    # A full disk or a locked file must not prevent an administrator from reading the audit log.
     with suppress(DatabaseError, sqlite3.Error):
         note_use(database, token)
     g.token = token
@@ -78,7 +78,7 @@ def authenticate() -> Response | None:
 
 
 def count_failure() -> None:
-    """Count a failed attempt; respond 429 if there are too many from this address or in total."""
+    """Count a failed attempt; respond 429 after too many from this address or in total."""
     attempts: FailedAttempts = current_app.extensions["failed_attempts"]
     seconds = attempts.add(request.remote_addr or "")
     # In a catalog without tokens and trusts there is nothing to guess.
@@ -97,14 +97,14 @@ def unauthorized(message: str = NEEDS_SESSION) -> Response:
 def authorized(view: View) -> View:
     """Call a view with the token of the request, if the token permits the request.
 
-    Set g.dry_run. A change that the view refuses gets the status that belongs to the reason.
+    Set g.dry_run. If the view refuses a change, respond with the status for the reason.
     """
 
     @wraps(view)
     def checked(**arguments: str) -> Response:
         token: Token = g.token
         needed = find_requirement(request.method.replace("HEAD", "GET"), request.path)
-        # A route that is missing from the table of requirements responds 404, whatever the token.
+        # A route that is missing from the table of requirements responds 404 to every token.
         if needed is None:
             abort(404)
         if missing := token.access.find_missing(needed):
@@ -123,7 +123,7 @@ def check_official(token: Token) -> None:
 
 
 def parse_boolean(name: str) -> bool:
-    """Return a query parameter; respond 400 if it is neither true nor false, or repeated."""
+    """Return a boolean query parameter; respond 400 if it is invalid or repeated."""
     values = request.args.getlist(name) or ["false"]
     if len(values) > 1 or values[0].lower() not in ("true", "false"):
         abort(400, f"{name} must be true or false, not {quoted('&'.join(values))}.")
@@ -132,7 +132,7 @@ def parse_boolean(name: str) -> bool:
 
 @contextmanager
 def error_statuses() -> Iterator[None]:
-    """Respond to a refused change with the status that belongs to the reason."""
+    """Respond to a refused change with the status for the reason."""
     try:
         yield
     except MissingWidgetError as error:

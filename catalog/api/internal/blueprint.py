@@ -1,9 +1,9 @@
 """The internal paths: all of /api/* that is not public.
 
-Without a token every internal path is 401, whether or not it exists, except POST /api/session,
-which exchanges an id token for a token. With a valid token, the routes of `versions`, `widgets` and
-`session` publish and moderate. They are for the commands of this release, have no CORS header and
-may change without notice.
+Without a token, every internal path responds 401, whether or not it exists. The only exception is
+POST /api/session, which exchanges an id token for a token. With a valid token, the routes of
+`versions`, `widgets` and `session` publish and moderate. They are for the commands of this release,
+have no CORS header and may change without notice.
 """
 
 from typing import cast
@@ -24,19 +24,19 @@ WIDGET = "/widgets/<scope>/<widget_name:name>"
 def require_token() -> Response | None:
     """Respond 401 to a request without a valid token, whether or not its path exists."""
     if request.method == "POST" and request.path == SESSION_PATH:
-        # The request has no token, but caches must not store the response either.
+        # Caches must not store this response either, although the request has no token.
         g.token = None
         return None
     if request.routing_exception is None and request.blueprint != internal.name:
         return None
-    # On a public path, a wrong method is 405 and a trailing slash 404.
+    # On a public path, a wrong method gets 405 and a trailing slash 404.
     if request.routing_exception is not None and is_public(request.path.removesuffix("/")):
         return None
     return authenticate()
 
 
 def is_public(path: str) -> bool:
-    """Return whether the path is public; every public path has GET."""
+    """Return whether the path is public; every public path supports GET."""
     adapter = cast(MapAdapter, request_ctx.url_adapter)
     try:
         rule, _ = adapter.match(path, "GET", return_rule=True)
@@ -47,7 +47,7 @@ def is_public(path: str) -> bool:
 
 @internal.after_app_request
 def forbid_storing(response: Response) -> Response:
-    """Forbid caches to store new tokens, and responses to requests with a token."""
+    """Tell caches not to store new tokens, nor responses to requests with a token."""
     if "token" in g:
         response.headers["Cache-Control"] = "no-store"
     return response

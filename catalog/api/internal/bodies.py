@@ -1,7 +1,7 @@
 """Bodies of the internal API: JSON objects, pictures, and forms with JSON and files.
 
-The server has received a large body into a temporary file. This module copies the bundle from the
-form into another temporary file and hashes it, CHUNK bytes at a time.
+The server receives a large body into a temporary file. This module copies the bundle from the form
+into another temporary file and hashes it, CHUNK bytes at a time.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ VERSION_PARTS = {
     "picture": MAX_PICTURE_BYTES,
 }
 EDIT_PARTS = {"changes": MAX_JSON_BYTES, "picture": MAX_PICTURE_BYTES}
-# RFC 2046, section 5.1.1.
+# RFC 2046, section 5.1.1, defines boundaries.
 MAX_BOUNDARY_LENGTH = 70
 
 
@@ -59,13 +59,13 @@ def abort_too_large(limit: int, subject: str) -> NoReturn:
 
 
 def read_object(keys: set[str]) -> Json:
-    """Return the JSON object in the body, which may have these keys; an empty body is {}."""
+    """Return the JSON object in the body, which may have only these keys; an empty body is {}."""
     check_body_accepted(MAX_JSON_BYTES, "it")
     return check_object(read_limited(MAX_JSON_BYTES) or b"{}", "The body", keys)
 
 
 def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
-    """Return a JSON object that may have these keys; respond 400 if it is anything else."""
+    """Return a JSON object that may have only these keys; respond 400 to anything else."""
     value = parse_part(content, subject)
     if not isinstance(value, dict):
         abort(400, f"{subject} must be one JSON object.")
@@ -77,7 +77,7 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
 
 
 def read_changes(keys: set[str]) -> tuple[Json, bytes | None]:
-    """Return the changes of a widget, with these keys, and its new picture if there is one.
+    """Return the changes of a widget, which may have these keys, and its new picture or None.
 
     The body is a JSON object, or a form with the parts changes and picture.
     """
@@ -111,7 +111,7 @@ class ReceivedFile:
     """A file of a form, which is hashed while it is written to the disk of the bundles."""
 
     def __init__(self, limit: int, subject: str) -> None:
-        # /tmp may be in memory.
+        # The file is on the disk of the bundles, because /tmp may be in memory.
         directory = current_app.extensions["bundles"].directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
@@ -120,7 +120,7 @@ class ReceivedFile:
 
     @property
     def summary(self) -> BundleSummary:
-        """The size and hash of the file, and why it cannot be a bundle."""
+        """The size and hash of the file, and the reason why it cannot be a bundle, if any."""
         problem = self._text.problem()
         return BundleSummary(self._size, self._hash.hexdigest(), problem=problem)
 
@@ -139,7 +139,7 @@ class ReceivedFile:
         self._file.seek(position)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content of the file in pieces, once."""
+        """Yield the content of the file in pieces; it can be read only once."""
         while piece := self._file.read(CHUNK):
             yield piece
 
@@ -193,7 +193,7 @@ def read_part(received: dict[str, Any], name: str, limit: int) -> bytes:
 def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, Any]:
     """Return the parts of the form by name: texts, and files, which the stack closes.
 
-    No file may be larger than the limit. Respond 400 if a part is unknown or repeated.
+    No file may exceed the limit. Respond 400 if a part is unknown or repeated.
     """
     boundary = request.mimetype_params.get("boundary", "")
     if not (0 < len(boundary) <= MAX_BOUNDARY_LENGTH and boundary.isascii()):

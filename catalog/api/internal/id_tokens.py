@@ -1,4 +1,4 @@
-"""POST /api/session: a short token for the id token of a job that a trust names."""
+"""POST /api/session: exchanges the id token of a job that a trust names for a short token."""
 
 from flask import Response, current_app, jsonify
 from werkzeug.exceptions import Forbidden, ServiceUnavailable
@@ -24,7 +24,7 @@ from .bodies import check_body_accepted, check_object, read_limited
 
 @internal.post("/session")
 def create_session() -> Response:
-    """Respond with a short token, or with the reason why the id token is refused."""
+    """Respond with a short token, or with the reason why the id token was rejected."""
     # Fetching keys from the issuer can take a while.
     if not database().deadline.may_wait:
         raise WouldBlock
@@ -54,11 +54,11 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
             "This service accepts no id tokens: their audience, CATALOG_PUBLIC_URL, is not set."
         )
     try:
-        # Only a catalog with a trust needs the libraries of the extra oidc.
+        # This import is local: only a catalog with a trust needs the libraries of the extra oidc.
         from ...system.id_tokens import verify
     except ImportError:
         raise IssuerError("This service needs the libraries of widget-catalog[oidc].") from None
-    # Trusts of one issuer may have different keys.
+    # Trusts with the same issuer may have different keys.
     sources: dict[tuple[str | None, str | None], list[Trust]] = {}
     for trust in trusts:
         sources.setdefault((trust.jwks, trust.ca), []).append(trust)

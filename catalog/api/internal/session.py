@@ -1,4 +1,4 @@
-"""Internal paths that show what a token may do, and the audit log."""
+"""Internal paths that show the permissions of a token, and the audit log."""
 
 from flask import Response, abort, jsonify, request
 
@@ -16,15 +16,15 @@ AUDIT_LIMIT = 100
 @internal.get("/session")
 @authorized
 def show_session(token: Token) -> Response:
-    """Respond with the token: its name, what it may do, and its expiry."""
+    """Respond with the token's name, scopes, permissions and expiry."""
     return jsonify(describe_token(token))
 
 
 @internal.get("/audit")
 @authorized
 def show_audit(token: Token) -> Response:
-    """Respond with the audit log of the widgets that the token is for, newest first."""
-    # A hundred entries may have megabytes of text.
+    """Respond with the audit log of the widgets that the token may access, newest first."""
+    # A hundred entries can contain megabytes of text.
     if database().deadline.on_io_thread:
         raise WouldBlock
     parameters = request.args

@@ -1,4 +1,4 @@
-"""Internal paths of versions: publish, yank and deprecate."""
+"""Internal paths for versions: publish, yank and deprecate."""
 
 from flask import Response, abort, current_app, g, jsonify
 
@@ -14,9 +14,9 @@ from .authentication import authorized, check_official, parse_boolean
 from .blueprint import WIDGET, database, internal
 from .bodies import read_object, read_version
 
-# Other changes wait for this one, so it must not wait long for the directory of bundles.
+# Other changes wait for this one, so it must not wait long for the bundle directory.
 LOCK_TIMEOUT = 2  # seconds
-# Fields of the bundle that a manifest may contain.
+# The fields of a manifest that describe the bundle.
 BUNDLE_FIELDS = {
     "bundleUrl": check_nonempty_text,
     "bundleSize": check_whole_number,
@@ -60,7 +60,7 @@ def check_path(manifest: Json, names: dict[str, str]) -> None:
 
 
 def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
-    """Return the bundle's size and hash; respond 400 if a field is invalid, missing or wrong."""
+    """Return the bundle's size and hash; respond 400 if a field is missing, invalid or wrong."""
     checked: Row = {}
     for key, value in given.items():
         try:
@@ -84,7 +84,7 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
 
 
 def service_bundles() -> Bundles:
-    """Return the bundles, with a short timeout for the lock of their directory."""
+    """Return the bundle directory with a short timeout for its lock."""
     return Bundles(current_app.extensions["bundles"].directory, LOCK_TIMEOUT)
 
 
@@ -122,7 +122,7 @@ def named_versions(scope: str, name: str, text: str) -> list[WidgetName]:
 
 
 def optional_text(body: Json, key: str) -> str | None:
-    """Return a string from the body, None if it is absent; respond 400 if it is invalid."""
+    """Return a string from the body, or None if it is absent; respond 400 if it is invalid."""
     try:
         return None if body.get(key) is None else check_text(body[key])
     except NotAllowedError as error:

@@ -1,4 +1,4 @@
-"""Internal paths of widgets: description, readme, links, picture, listed and official."""
+"""Internal paths for widgets: description, readme, links, picture, listed and official."""
 
 from flask import Response, abort, g, jsonify
 

@@ -25,7 +25,7 @@ CORS(
 
 
 def limit_body() -> None:
-    """Respond 413 to a large body. No route needs a body, but some clients send an empty one."""
+    """Respond 413 to a large body. No route needs a body, but some clients send a small one."""
     if "CONTENT_LENGTH" not in request.environ:
         return
     limit = current_app.config["MAX_BODY_BYTES"]

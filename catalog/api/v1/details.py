@@ -41,8 +41,8 @@ def detail(scope: str, name: str) -> Response:
 
 
 def requested_candidates() -> Candidates:
-    """Return the versions among which the response chooses; raise ParameterError."""
-    # Parsing takes time, and most requests have no query.
+    """Return the candidates that the query string describes; raise ParameterError."""
+    # Parsing takes time, and most requests do not have a query.
     return parse_candidates(request.args.to_dict()) if request.query_string else AVAILABLE
 
 

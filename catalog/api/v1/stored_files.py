@@ -14,7 +14,7 @@ from ...store.read.stored_bundles import find_stored_bundle
 from ..compression import GZIP, VARY, find_known_etag, gzip_etag, prefers_gzip
 from .blueprint import v1
 
-# The longest max-age in use.
+# The largest max-age that is commonly used: one year.
 YEAR = 31_536_000  # seconds
 
 
@@ -65,7 +65,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
 
 
 def find_accepted_gzip(sha256: str) -> Path | None:
-    """Return the compressed form of the bundle if the client prefers it and it is smaller.
+    """Return the compressed bundle if the client prefers it and it is smaller, else None.
 
     Earlier releases stored bundles without a compressed form; the first request creates it.
     """
@@ -73,7 +73,7 @@ def find_accepted_gzip(sha256: str) -> Path | None:
         return None
     bundles: Bundles = current_app.extensions["bundles"]
     deadline = current_app.extensions["database"].deadline
-    # After the final deadline it is still better to send the response than to fail.
+    # After the final deadline, sending the response is still better than failing.
     check = (lambda: None) if deadline.is_final else deadline.check
     compress_bundle(bundles, sha256, check=check)
     return find_compressed(bundles, sha256)
@@ -89,7 +89,8 @@ def send_stored(
 ) -> Response | None:
     """Return the response with a stored file or its compressed form; None if it is missing."""
     bundles: Bundles = current_app.extensions["bundles"]
-    # Ignore If-Match, which is for writes. Werkzeug would respond 412 and send the whole file.
+    # If-Match is meant for writes and is ignored. Werkzeug would respond 412 and send the whole
+    # file.
     request.environ.pop("HTTP_IF_MATCH", None)
     known = request.environ.get("HTTP_IF_NONE_MATCH", "")
     known_etag = find_known_etag(known, sha256, with_gzip=compressed is not None)
@@ -108,9 +109,9 @@ def send_stored(
     # Let cross-origin isolated pages (COEP) load the file.
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     if not is_immutable:
-        # A file can be replaced by an older one, so only the ETag identifies the content.
+        # A file can be replaced by an older file, so only the ETag identifies the content.
         response.headers.pop("Last-Modified", None)
-    # Range is ignored: a bundle is small.
+    # Range is ignored, because bundles are small.
     response.make_conditional(request.environ)
     if compressed and response.status_code == 200:
         response.headers.update(GZIP)

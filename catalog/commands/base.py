@@ -22,7 +22,7 @@ from .context import REMOTE, SETTINGS, database
 from .output import CommandError
 from .server_option import SERVER_VARIABLE
 
-# The messages of these errors are written for the user of a command.
+# The messages of these errors are written for users of commands.
 EXPECTED_ERRORS = (
     ChangeError, DataFileError, DatabaseError, DocumentError, PackError, SettingError,
 )  # fmt: skip
@@ -35,7 +35,7 @@ class Command(click.Command):
     """A command with the common options, which reports expected errors in one sentence."""
 
     def __init__(self, *arguments: Any, remote: bool = False, **keywords: Any) -> None:
-        """Make a command; if remote is true, it supports --server."""
+        """Create a command, which supports --server if remote is true."""
         super().__init__(*arguments, **keywords)
         self.remote = remote
         own = {parameter.name for parameter in self.params}
@@ -47,13 +47,13 @@ class Command(click.Command):
         if not self.remote:
             self.reject_server(context)
         for stream in (sys.stdout, sys.stderr):
-            # The encoding of a stream may not cover every character of the catalog.
+            # The encoding of a stream may not support every character of the catalog.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
             return self._invoke_suggesting(context)
         except BrokenPipeError:
-            # The reader of a pipe has closed it: click exits without a message.
+            # The reader of the pipe has closed it: click exits without a message.
             raise
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
@@ -91,7 +91,7 @@ class Command(click.Command):
 
 
 def _has_no_file() -> bool:
-    """Return whether there is nothing at the path of the database, not even a directory."""
+    """Return whether nothing exists at the path of the database, not even a directory."""
     try:
         return not database().exists()
     except DatabaseError:
@@ -99,15 +99,15 @@ def _has_no_file() -> bool:
 
 
 class CommandGroup(Command, click.Group):
-    """A command that consists of several, such as token create and token list."""
+    """A command with subcommands, such as token create and token list."""
 
 
 def command(
     name: str, group: CommandGroup | None = None, *, remote: bool = False, hidden: bool = False
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as a command, perhaps in a group.
+    """Register a function as a command, or as a subcommand of a group.
 
-    A remote command supports --server; the help does not list a hidden one.
+    A remote command supports --server; the help does not list hidden commands.
     """
 
     def register(function: Callable[..., None]) -> click.Command:

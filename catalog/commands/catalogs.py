@@ -1,4 +1,4 @@
-"""The catalog that a command works on: in the database of this machine, or behind a service."""
+"""The catalog that a command works on: a database on this machine, or the catalog of a service."""
 
 import json
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ from .context import REMOTE, SETTINGS, bundles, database, files
 from .output import print_status
 from .server_option import Server, named_server
 
-# Only --server needs urllib3, so only the functions for it import modules that need it.
+# Only --server needs urllib3, so only its functions import the modules that depend on it.
 if TYPE_CHECKING:
     from ..remote.remote_catalog import RemoteCatalog
 
 
 def open_remote(server: Server) -> "RemoteCatalog":
-    """Return the catalog of a service, which is trusted as its login said."""
+    """Return the catalog of a service, with the certificates that login stored for it."""
     from ..remote.remote_catalog import RemoteCatalog
     from ..remote.service import Service
 
@@ -49,7 +49,7 @@ def open_remote(server: Server) -> "RemoteCatalog":
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
-    """Return the catalog that this command works on: that of a service, or the one here."""
+    """Return the catalog that this command works on: that of a service, or the local one."""
     context = click.get_current_context()
     if SETTINGS in context.meta and {"server", "ca"} & context.meta.keys():
         raise click.UsageError("Use either --server or --database.")
@@ -62,7 +62,7 @@ class DatabaseCatalog:
 
     @property
     def bundle_url(self) -> str:
-        """Where bundles are by default; empty if this service stores them."""
+        """The default URL of bundles; empty if this service stores them."""
         return str(files().config["BUNDLE_URL"])
 
     @property
@@ -127,7 +127,7 @@ class DatabaseCatalog:
         return installs
 
     def read_origin(self, widget: WidgetName) -> dict[str, str]:
-        """Return from where a copy is, as a field to print."""
+        """Return the upstream of a copy as a field to print."""
         with database().read() as connection:
             origin = find_origin(connection, widget.scope, widget.name)
         return {"copied from": origin} if origin else {}
@@ -141,13 +141,13 @@ class DatabaseCatalog:
 
 
 def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
-    """Return the target without a version if the @ belongs to the name of a widget here.
+    """Return the target without a version if the @ belongs to the name of a stored widget.
 
-    An earlier release may have stored it.
+    Earlier releases allowed an @ in names.
     """
     whole = WidgetName(target.scope, f"{target.name}@{target.version}")
     is_local = isinstance(catalog, DatabaseCatalog)
-    # No name has unprintable characters, and SQLite takes no lone surrogates.
+    # No name contains unprintable characters, and SQLite rejects lone surrogates.
     if target.version is None or not is_local or not whole.name.isprintable():
         return target
     return whole if find_widget(database().fetch, whole.scope, whole.name) else target

@@ -12,7 +12,7 @@ from .options import json_option
 from .output import CommandError, print_json, print_lines, print_status
 from .terminal import format_table
 
-# The help lists these commands only for the operator of a cluster.
+# The help lists these commands only for operators of a cluster.
 IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 
 
@@ -25,7 +25,7 @@ def cluster(action: str, json_output: bool) -> None:
     The exit status is 1 if there is no leader, if a node cannot be reached, or if the file of the
     node on this machine lacks writes or has another schema.
     """
-    # Few commands need urllib3, which the imported module needs.
+    # This import is local because it needs urllib3, which few commands use.
     from ..store.connection.cluster.cluster import Cluster
 
     catalog = database()

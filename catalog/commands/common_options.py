@@ -13,15 +13,15 @@ def _set_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> 
 def _store_database(context: click.Context, option: click.Parameter, path: str | None) -> None:
     if path is not None:
         context.meta[SETTINGS] = {"DATABASE": path}
-        # A front end may have opened another catalog.
+        # A front end, such as the command flask, may have opened another catalog.
         context.meta.pop(FILES, None)
         context.meta.pop(SERVICE, None)
 
 
 def common_options(*, remote: bool = True) -> list[click.Parameter]:
-    """Return the options; the help of a command that is not remote omits --server and --ca.
+    """Return the options; the help omits --server and --ca unless the command is remote.
 
-    They are eager: other options depend on the catalog that they name.
+    The options are eager, because other options depend on the catalog that they name.
     """
     return [
         *server_options(hidden=not remote),

@@ -20,7 +20,7 @@ MAX_ITEMS = 200
 def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database.
 
-    The end @ keeps the shell from adding a space where a version must follow.
+    The final @ keeps the shell from adding a space where a version must follow.
     """
     try:
         if named_server(context):

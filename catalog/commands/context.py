@@ -1,4 +1,4 @@
-"""What the click context of a command carries: the settings, and the opened catalog."""
+"""The content of a command's click context: the settings, and the opened catalog."""
 
 import click
 
@@ -15,7 +15,7 @@ FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
 def files() -> Files:
     """Return the files of the catalog that the command works on; they are opened once.
 
-    A front end may provide them in the click context, as `flask` does.
+    A front end such as `flask` may provide them in the click context.
     """
     meta = click.get_current_context().meta
     if FILES not in meta:
@@ -25,14 +25,14 @@ def files() -> Files:
 
 
 def database() -> Database:
-    """Return the catalog's database; the user is told when a command waits for its lock."""
+    """Return the catalog's database; print a message if a command waits for its lock."""
     db = files().database
     db.on_wait = lambda: print_status("The database is busy; waiting.")
     return db
 
 
 def bundles() -> Bundles:
-    """Return the catalog's bundles; the user is told when a command waits for their lock."""
+    """Return the catalog's bundles; print a message if a command waits for their lock."""
     directory = files().bundles
     directory.on_wait = lambda: print_status(
         f"Another command writes to {directory.name}; waiting."

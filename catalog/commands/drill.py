@@ -53,7 +53,7 @@ def drill(directory: Path | None) -> None:
             problems = [*chain(check_catalog(database), check_bundles(database, bundles))]
             widgets, versions = count_selected(database.reader())
         stored = len([*bundles.hashes()])
-        # The folder is gone when somebody reads the problems.
+        # The messages must not name the temporary folder, which is deleted.
         names = {bundles.name: str(pack or directory), database.name: str(backup)}
     for temporary, name in names.items():
         problems = [problem.replace(temporary, name) for problem in problems]

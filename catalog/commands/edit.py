@@ -37,12 +37,12 @@ from .output import CommandError, confirm, print_latest, print_status
 
 
 class Outcome(NamedTuple):
-    """How a command words what it did, or would do, to a version."""
+    """The words with which a command reports a change, or a planned change, of a version."""
 
     changed: str
     planned: str
     unchanged: str
-    # What changes if the version already has this state: its reason or its warning.
+    # The detail that can still change if the version already has this state: its reason or warning.
     detail: str
 
 
@@ -103,7 +103,7 @@ def unyank(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 def set_yanked(
     targets: tuple[WidgetName, ...], yanked: bool, reason: str | None, dry_run: bool
 ) -> None:
-    """Yank the versions or make them available again; None as the reason keeps the stored one."""
+    """Yank the versions or make them available again; if reason is None, keep the stored reason."""
     results = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
     print_changes(results, YANKED if yanked else UNYANKED, dry_run)
     for result in filter(itemgetter("versions"), results):
@@ -142,7 +142,7 @@ def deprecate(
     if replaced_by:
         if replaced_by in {each.widget for each in versions}:
             raise click.UsageError(f"{replaced_by} cannot be replaced by itself.")
-        # A person would follow a mistyped name.
+        # Users would follow a mistyped name.
         if not catalog.read_document(replaced_by)["widget"]["listed"]:
             raise CommandError(f"{replaced_by} is not listed, so users could not find it.")
         message = add_replacement(message or "", replaced_by)
@@ -164,7 +164,7 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 
 
 def print_changes(results: list[Moderated], outcome: Outcome, dry_run: bool) -> None:
-    """Print what happened, or would happen, to each version."""
+    """Print the result, or the planned result, for each version."""
     for change in chain.from_iterable(result["versions"] for result in results):
         version = change["version"]
         if not change["changed"]:

@@ -25,7 +25,7 @@ def gc(dry_run: bool) -> None:
             # The local file may lack a version that another node has published.
             database().check_writes()
         gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
-        # Read the hashes after that: a mirror may have listed a copy again meanwhile.
+        # Read the hashes afterwards: a mirror may have listed a copy again in the meantime.
         with database().read() as connection:
             used = used_hashes(connection, dry_run=dry_run)
         unused = {*bundles().hashes()} - used
@@ -36,7 +36,7 @@ def gc(dry_run: bool) -> None:
                 bundles().remove(sha256)
             for path in (*partials, *bundles().orphaned()):
                 path.unlink(missing_ok=True)
-    # Compress without the lock, so that publications need not wait.
+    # Compress without the lock, so that publishers need not wait.
     compressed = compress_older(dry_run=dry_run)
     removed = "Would remove" if dry_run else "Removed"
     if gone:

@@ -1,4 +1,4 @@
-"""widget-catalog health: checks whether a service can be used."""
+"""widget-catalog health: checks whether a service is available."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from .server_option import check_server_url, named_ca, named_server
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
-# A wildcard address is served on the loopback interface too.
+# A wildcard address also includes the loopback interface.
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
-# Larger than any response of the service.
+# No response of the service is larger than this.
 MAX_BODY = 10_000  # bytes
 NOT_OURS = ", but not as a widget catalog does"
 
@@ -60,7 +60,7 @@ def health(context: click.Context, url: str | None, timeout: float) -> None:
 
 
 def configured_url() -> str:
-    """Return the URL of the service that has the same environment."""
+    """Return the URL of a service that runs with the same environment variables."""
     host, port = read_setting("HOST", os.environ), read_setting("PORT", os.environ)
     if not port:
         raise CommandError("CATALOG_PORT is 0. Specify the URL of the service.")
@@ -69,8 +69,8 @@ def configured_url() -> str:
 
 
 def check_service(url: str, timeout: float, ca: str | None) -> None:
-    """Raise CommandError with the reason unless the service responds that it is ok."""
-    # Few commands need urllib3 and TLS, which the imported modules need.
+    """Raise CommandError with the reason unless the service reports that it is ok."""
+    # These imports are local because they need urllib3 and TLS, which few commands use.
     from ..system.http_client import HttpClient
     from ..system.http_connections import TransferError
     from ..system.tls import CertificatesError

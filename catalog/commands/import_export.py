@@ -1,4 +1,4 @@
-"""widget-catalog init, import, export: creates the catalog, reads catalog files and writes them."""
+"""widget-catalog init, import and export: create the catalog, and read and write catalog files."""
 
 import json
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def init(demo: bool) -> None:
 
 
 def create_database(demo: bool) -> None:
-    """Create the database, empty or with the demo catalog."""
+    """Create an empty database, or one with the demo catalog."""
     versions: list[int] = []
     if demo:
         documents = read_demo()
@@ -123,7 +123,7 @@ def _check(
 
 
 def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
-    """Return what --prune removes, after confirmation."""
+    """Return the widgets and versions that --prune removes, after confirmation."""
     if not checked.sizes:
         raise CommandError("The files contain no widget; --prune would remove the whole catalog.")
     others = find_others(database(), checked.sizes, checked.batches(checked.sizes))
@@ -137,7 +137,7 @@ def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
 def _write(
     checked: CheckedFiles, others: Others | None, set_counts: bool, dry_run: bool
 ) -> ImportReport:
-    """Import the documents; after an error, print how many of them were written."""
+    """Import the documents; after an error, print how many were written."""
     written = 0
     try:
         with progress_bar("Importing") as show_progress:
@@ -175,9 +175,9 @@ def _print_warnings(documents: Sequence[Document]) -> None:
 
 
 def _check_new_document(directories: Sequence[Bundles], value: object) -> Document:
-    """Return the document; a file that it names as its picture must be what it describes.
+    """Return the document; if the file of its picture exists, it must match the description.
 
-    Other pictures are examined when their files arrive.
+    Other pictures are checked when their files arrive.
     """
     document = check_new_document(value)
     picture = json.loads((document.about or {}).get("picture") or "{}")

@@ -1,4 +1,4 @@
-"""The commands list and show: the catalog as the operator or, with --server, everybody sees it."""
+"""The commands list and show: the catalog as the operator or, with --server, the public sees it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +54,7 @@ def list_(
     elif unlisted:
         raise click.UsageError("A service shows only listed widgets; omit --unlisted.")
     elif folded or len(scopes) > 1:
-        # Read all widgets: the search of a service does not find words in scope/name.
+        # Read all widgets, because the search of a service does not find words in scope/name.
         listed, _ = catalog.read_list(scope, sort)
     else:
         listed, total = catalog.read_list(scope, sort, limit)
@@ -63,7 +63,7 @@ def list_(
         for each in listed
         if has_words(each, folded) and (not scopes or each["scope"] in scopes)
     ]
-    # A service does not show when a widget was created, so both kinds of catalog sort by it.
+    # read_list() has already sorted by creation time, which a service does not show.
     if sort != "created":
         found.sort(key=lambda each: (each["scope"], each["name"]))
         found.sort(key=SORT_KEYS[sort], reverse=True)
@@ -86,7 +86,7 @@ def has_words(widget: Json, words: list[str]) -> bool:
 
 
 def install_sort_key(widget: Json) -> int:
-    """Return the installs of a widget; unknown ones sort below 0."""
+    """Return the installs of a widget as a sort key; unknown installs sort below 0."""
     return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
 
 
@@ -114,7 +114,7 @@ def format_widgets(widgets: list[Json]) -> list[str]:
 
 
 def widget_marks(widget: Json) -> str:
-    """Return what the last column of the list says about a widget."""
+    """Return the text of the last column in the list for a widget."""
     marks = {
         "unlisted": not widget["listed"],
         "deprecated": widget["deprecationMessage"] is not None,
@@ -175,7 +175,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
 
 
 def format_installs(count: int | None, installs: Json | None) -> str:
-    """Return the installs of a widget, and those of the last days if they are known."""
+    """Return the installs of a widget, and those of the last 7 days if they are known."""
     if count is None:
         return "unknown"
     if installs is None:
@@ -237,7 +237,7 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
 
 
 def version_marks(entry: Json, latest: str | None) -> str:
-    """Return what the last column says about a version."""
+    """Return the text of the last column for a version."""
     marks = []
     if entry["version"] == latest:
         marks.append("latest")

@@ -18,7 +18,7 @@ from .terminal import replace_unprintable
 
 
 def require_server() -> Server:
-    """Return the service that --server or CATALOG_SERVER names; raise UsageError if none does."""
+    """Return the service that --server or CATALOG_SERVER names; raise UsageError if none."""
     server = named_server(click.get_current_context())
     if server is None:
         raise click.UsageError("Specify the service with --server URL.")
@@ -26,7 +26,7 @@ def require_server() -> Server:
 
 
 @command("login", remote=True)
-# Without this, click would print the token in its error about an unexpected argument.
+# Otherwise click would print the token in its error about an unexpected argument.
 @click.argument("arguments", nargs=-1, metavar="")
 def login(arguments: tuple[str, ...]) -> None:
     """Store a token for a service.
@@ -82,7 +82,7 @@ def whoami(json_output: bool) -> None:
     if json_output:
         print_json(session)
         return
-    # A service before release 1.1 has no trusts.
+    # Services before release 1.1 have no trusts.
     claims = {f"claim {key}": quoted(each) for key, each in session.get("claims", {}).items()}
     lines = {
         "trust" if claims else "token": session["token"],
@@ -96,8 +96,8 @@ def whoami(json_output: bool) -> None:
 
 
 def format_targets(session: Json) -> dict[str, str]:
-    """Return the scopes and widgets that a token is for, as lines to print."""
-    # A service before release 1.1 has no tokens for single widgets.
+    """Return the scopes and widgets that a token may change, as lines to print."""
+    # Services before release 1.1 have no tokens for single widgets.
     scopes, widgets = session["scopes"], session.get("widgets", [])
     lines = {"scopes": ", ".join(scopes), "widgets": ", ".join(widgets)}
     return {label: text for label, text in lines.items() if text} or {"scopes": "all"}

@@ -61,7 +61,7 @@ def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
 
 
 def _print_each(sentences: Iterable[str]) -> int:
-    """Print each sentence on a line; return their number."""
+    """Print each sentence on its own line; return the number of sentences."""
     number = 0
     for sentence in sentences:
         print_lines(replace_unprintable(sentence))
@@ -119,6 +119,6 @@ def restore(file: Path, yes: bool) -> None:
 
 
 def print_moved(damaged: Path | None) -> None:
-    """Print where a damaged database was moved to, if there was one."""
+    """Print the new path of a damaged database, if there was one."""
     if damaged:
         print_status(f"The old database is damaged; it was moved to {damaged}.")

@@ -1,4 +1,4 @@
-"""widget-catalog mirror: a copy of another catalog, made and refreshed through its public API."""
+"""widget-catalog mirror: copies another catalog, or refreshes the copies, by its public API."""
 
 import re
 from difflib import get_close_matches
@@ -29,7 +29,7 @@ URL = ValidatedType("url", check_server_url)
 
 
 class UrlOrCommand(ValidatedType):
-    """The URL of an upstream; a single word is a mistyped subcommand."""
+    """The URL of an upstream; a single word is treated as a mistyped subcommand."""
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
@@ -55,7 +55,7 @@ class RefreshCommand(Command):
 
 
 class MirrorGroup(CommandGroup):
-    """A group that refreshes unless its first argument is the name of a subcommand."""
+    """A group that refreshes unless its first argument is a subcommand."""
 
     def make_context(
         self,

@@ -1,4 +1,4 @@
-"""How widget-catalog mirror refreshes the copies of upstreams, and what it asks before."""
+"""How widget-catalog mirror refreshes the copies of upstreams, and what it asks first."""
 
 import os
 import sys
@@ -25,18 +25,18 @@ from .output import CommandError, confirm, print_status, progress_bar
 from .server_option import named_ca
 from .terminal import replace_unprintable
 
-# Only mirror needs urllib3, so its functions import what needs it.
+# Only mirror needs urllib3, so only its functions import the modules that depend on it.
 if TYPE_CHECKING:
     from ..mirror.options import MirrorOptions
     from ..mirror.run import MirrorRun
     from ..mirror.upstream import Upstream
 
-# The exit code that shells report for a process that SIGINT ended.
+# The exit code that shells report for a process that was ended by SIGINT.
 INTERRUPTED_EXIT_CODE = 130
 
 
 def known_upstreams() -> list[KnownUpstream]:
-    """Return the upstreams of the catalog, if there is one yet."""
+    """Return the upstreams of the catalog; none if there is no catalog yet."""
     if database().exists():
         database().check()
     return find_upstreams(database())
@@ -143,7 +143,7 @@ def ask(run: "MirrorRun", yes: bool) -> None:
         print_status(
             f"Compared with the last run, this one drops {' '.join(dropped)} and adds {added}."
         )
-        # A script is not asked, because a run with a URL has always replaced the options.
+        # Scripts are not asked, because a run with a URL has always replaced the options.
         confirm("Continue without these options?", yes or not sys.stdin.isatty())
     if run.plan.adopted:
         for key in run.plan.adopted:

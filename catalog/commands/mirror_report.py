@@ -1,4 +1,4 @@
-"""What widget-catalog mirror prints: results of a run, and the table of upstreams."""
+"""The output of widget-catalog mirror: the results of a run, and the table of upstreams."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def print_upstreams(known: Sequence[KnownUpstream]) -> None:
 
 
 def describe_upstream(known: KnownUpstream) -> Json:
-    """Return what `mirror status --json` prints of an upstream."""
+    """Return the fields of an upstream that `mirror status --json` prints."""
     held_back = [
         {"version": version, "publishedAt": time} for version, time in known.held_back.items()
     ]
@@ -125,7 +125,7 @@ def _print_options(run: "MirrorRun") -> None:
 
 
 def _print_held_back(run: "MirrorRun") -> None:
-    """Name the versions that are held back for the first time, and count the others."""
+    """Print the versions that are held back for the first time, and count the others."""
     held_back, former = run.report.held_back, run.memory.held_back
     print_first(
         [
@@ -142,7 +142,7 @@ def _print_held_back(run: "MirrorRun") -> None:
 
 
 def _describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
-    """Return what happens here to a widget or version that the upstream no longer shows."""
+    """Return the local effect on a widget or version that the upstream no longer shows."""
     cause, effect = ("deleted", "removed") if key.version else ("unlisted or deleted", "unlisted")
     effect = f"would be {effect}" if run.dry_run else f"is {effect}"
     if run.options.keep_removed:
@@ -151,7 +151,7 @@ def _describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
 
 
 def _describe_outdated(key: "WidgetName", run: "MirrorRun") -> str:
-    """Return what happens here to a version that is no longer among the newest ones."""
+    """Return the local effect on a version that is no longer among the newest ones."""
     effect = "would be removed" if run.dry_run else "is removed"
     if run.options.keep_removed:
         effect = "stays"

@@ -1,4 +1,4 @@
-"""widget-catalog mirror status, move and forget: the upstreams that the catalog knows."""
+"""widget-catalog mirror status, move and forget: commands for the upstreams of the catalog."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +20,7 @@ from .options import dry_run_option, json_option
 from .output import CommandError, confirm, format_counts, print_first, print_json, print_status
 from .server_option import CA_OPTION
 
-# The smallest share of the copies that the new URL of an upstream must list.
+# The smallest share of the copies that must exist at the new URL of an upstream.
 MIN_SHARE = 0.9
 
 
@@ -118,7 +118,7 @@ def forget(url: str, delete: bool, yes: bool, dry_run: bool) -> None:
 
 
 def find_known(url: str) -> str:
-    """Return the URL by which an upstream is known; raise CommandError if there is no such one."""
+    """Return the stored URL of an upstream; raise CommandError if it is unknown."""
     source, known = find_source(database(), url), find_sources(database())
     if source not in known:
         upstreams = f"the upstreams are {', '.join(known)}" if known else "there are none"

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, and the types of their values."""
+"""Options and arguments that several commands share, and the types of their values."""
 
 import json
 import re
@@ -46,7 +46,7 @@ class NameType(ValidatedType):
     """The name of a widget or version, which a shell can complete."""
 
     def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Make the shell append the end to the completed name of a widget."""
+        """Set the text that the shell appends to the completed name of a widget."""
         super().__init__(name, validate)
         self.end = end
 
@@ -54,7 +54,7 @@ class NameType(ValidatedType):
         self, context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
         """Return the widgets or versions of the database that begin with the text."""
-        # Imported here because only a shell that completes a line needs it.
+        # This import is local because only shell completion needs it.
         from .completion import complete_name
 
         return complete_name(context, incomplete, self.end)
@@ -70,7 +70,8 @@ class ListType(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        # The name of a widget may contain a comma; only one before a slash starts another widget.
+        # The name of a widget may contain a comma; a comma starts another widget only before a
+        # slash.
         comma = ",(?=[^,]*/)" if self.item is WIDGET_PATH else ","
         return [self.item.convert(part, parameter, context) for part in re.split(comma, value)]
 
@@ -98,7 +99,7 @@ def list_option(
 
 
 class Content(click.File):
-    """The name of a file, converted to the bytes of the file; an empty name gives no bytes."""
+    """The name of a file, converted to its content in bytes; an empty name gives no bytes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(value, param, ctx).read() if value else b""
@@ -114,7 +115,7 @@ VERSION = NameType("scope/name@version", parse_version, end="@")
 WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, end="")
 SDK = ValidatedType("version", parse_sdk)
 
-# The units of a duration.
+# The units of a duration, by their abbreviation.
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 MAX_DURATION = timedelta(days=100 * 366)
 NEVER = "never"
@@ -159,7 +160,7 @@ def duration(age: str) -> timedelta:
     return int(age[:-1]) * UNITS[age[-1]]
 
 
-# The names of these options are those of the fields of a Selection.
+# Each option has the name of a field of Selection.
 SELECTION_OPTIONS = [
     list_option("--scope", "scopes", type=SCOPE, help="Select the widgets of this scope."),
     list_option("--widget", "widgets", type=WIDGET_PATH, help="Select this widget."),
@@ -181,7 +182,7 @@ def warn_of_unmatched(options: Iterable[str]) -> None:
 
 
 def select_widgets(connection: sqlite3.Connection, selection: Selection) -> str | None:
-    """Return the selected widgets as the JSON text for IS_SELECTED; None if all are selected."""
+    """Return the selected widgets as JSON text for IS_SELECTED; None if all are selected."""
     paths = find_selected(connection, selection)
     if paths is None:
         return None

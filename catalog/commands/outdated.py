@@ -1,4 +1,4 @@
-"""The command outdated: the updates of installed versions, here or at another service."""
+"""The command outdated: lists the updates of installed versions, here or at another service."""
 
 from typing import BinaryIO
 
@@ -14,7 +14,7 @@ from .options import SDK, ValidatedType, json_option, parse_before
 from .output import CommandError, file_name, print_json, print_lines, print_status
 from .terminal import format_table
 
-# The longest names of so many widgets fit into the request line that a service accepts.
+# Even with the longest names, this many widgets fit into the request line that a service accepts.
 BATCH = 20
 
 
@@ -64,7 +64,7 @@ def outdated(
 
 
 def find_status(item: Json) -> str:
-    """Return in a word what the table says about an installed version."""
+    """Return the status of an installed version as one word for the table."""
     if item["yanked"]:
         return "yanked"
     is_deprecated = item["status"] == CURRENT and item["deprecationMessage"] is not None
@@ -72,7 +72,7 @@ def find_status(item: Json) -> str:
 
 
 def format_row(item: Json) -> list[str]:
-    """Return the cells of an installed version."""
+    """Return the table cells of an installed version."""
     update = item["update"]
     return [
         f"{item['scope']}/{item['name']}",
@@ -84,7 +84,7 @@ def format_row(item: Json) -> list[str]:
 
 
 def explain(item: Json) -> str:
-    """Return the reason of the service, after that of a yank or a warning that it does not name."""
+    """Return the service's reason, preceded by a yank or deprecation that it does not mention."""
     yanked, reason = f"{item['installed']} was yanked", str(item["reason"])
     if item["yanked"] and not reason.startswith(yanked):
         why = item["yankedReason"]

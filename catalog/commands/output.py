@@ -1,7 +1,7 @@
-"""What commands print: data, status lines, errors, questions and progress.
+"""The output of commands: data, status lines, errors, questions and progress.
 
-All commands print with the functions of this module. A text may come from a service, from a file or
-from the catalog, so characters that control a terminal are printed as escapes.
+All commands print with the functions of this module. A text may come from a service, a file or the
+catalog, so terminal control characters are printed as escapes.
 """
 
 import sys
@@ -17,12 +17,12 @@ from ..domain.messages import escape_unprintable, plural
 from ..domain.semver_ranges import is_prerelease
 from .terminal import format_json, replace_unprintable
 
-# The name that Python gives to standard input.
+# Python's name for standard input.
 STDIN = "<stdin>"
 
 
 class CommandError(click.ClickException):
-    """The command fails with exit status 1; each line of the message gives a reason."""
+    """The command fails with exit status 1; each line of the message is a reason."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(map(escape_unprintable, lines)))
@@ -44,13 +44,13 @@ def print_json(value: object) -> None:
 
 
 def print_status(message: str) -> None:
-    """Print what happened to standard error, unless --quiet. Standard output is for data."""
+    """Print a status line to standard error, unless --quiet; standard output is for data."""
     if not is_quiet():
         print_lines(message, err=True)
 
 
 def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
-    """Print the first sentences, and how many more there are; errors also with --quiet."""
+    """Print the first sentences, and how many more there are; --quiet does not hide errors."""
     more = len(sentences) - MAX_PROBLEMS
     lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
     for line in lines:
@@ -59,13 +59,13 @@ def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
 
 
 def print_latest(widget: object, result: LatestVersions, *, dry_run: bool = False) -> None:
-    """Print the latest version of the widget if the command changed it, and if it is stable."""
+    """Print the latest version of the widget if the command changed it, and the stable one."""
     latest = result["latestVersion"]
     if latest == result["previousLatestVersion"]:
         return
     verb = "would be" if dry_run else "is now"
     print_status(f"The latest version of {widget} {verb} {latest or 'none'}.")
-    # An older service does not say which version is stable.
+    # Older services do not report which version is stable.
     if latest and is_prerelease(str(latest)) and "latestStableVersion" in result:
         stable = result["latestStableVersion"] or "no version"
         verb = "would get" if dry_run else "get"
@@ -83,14 +83,14 @@ def format_counts(widgets: int, versions: int) -> str:
 
 
 def describe_expiry(expires_at: str | None) -> str:
-    """Return until when a token is valid, in words."""
+    """Return in words how long a token is valid."""
     return f"valid until {expires_at or 'it is revoked'}"
 
 
 def confirm(question: str, yes: bool) -> None:
     """Return if --yes is given or the operator confirms; raise CommandError otherwise.
 
-    Without a terminal it raises immediately, so that a script never hangs on the question.
+    Without a terminal it raises immediately, so that a script never waits for an answer.
     """
     if yes:
         return
@@ -102,7 +102,7 @@ def confirm(question: str, yes: bool) -> None:
 
 @contextmanager
 def progress_bar(label: str, *, show_count: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function of (done, total) that moves a progress bar.
+    """Yield a function of (done, total) that updates a progress bar.
 
     The bar is shown only on an interactive terminal.
     """

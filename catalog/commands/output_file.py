@@ -1,4 +1,4 @@
-"""The files that export, pack and backup write, and the check before they replace one."""
+"""The files that export, pack and backup write, and the check before they replace a file."""
 
 import re
 import sys
@@ -33,7 +33,8 @@ MAX_BEGINNING = 1024  # bytes
 def check_replaceable(file: str, kind: FileKind, *, force: bool) -> None:
     """Raise CommandError if the file has content of another kind, unless force is true.
 
-    Nightly jobs replace the file of the night before; a mistyped name must not cost another file.
+    Nightly jobs replace the file of the previous night; a mistyped name must not destroy another
+    file.
     """
     path = Path(file)
     if force or file == "-" or is_special(path) or not path.exists():
@@ -46,9 +47,9 @@ def check_replaceable(file: str, kind: FileKind, *, force: bool) -> None:
 
 @contextmanager
 def open_output(file: str, kind: FileKind, *, force: bool) -> Iterator[BinaryIO]:
-    """Open a file, or standard output for -, to write to.
+    """Open a file for writing, or standard output for -.
 
-    A file or a link is replaced by a new file when the block ends without an error. A device or a
+    A file or a link is replaced with a new file if the block ends without an error. A device or a
     pipe is written directly.
     """
     path = Path(file)

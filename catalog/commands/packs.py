@@ -1,4 +1,4 @@
-"""widget-catalog pack, unpack: the catalog with its bundles in one file."""
+"""widget-catalog pack and unpack: the catalog with its bundles in one file."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -64,7 +64,7 @@ def pack(
 
 
 def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) -> str:
-    """Write a pack to the target, and return what it contains in words."""
+    """Write a pack to the target, and return a summary of its content."""
     with database().read() as connection:
         paths = select_widgets(connection, selection)
         packed = stored_hashes(connection, paths)
@@ -76,7 +76,7 @@ def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) 
 
 
 def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
-    """Write a pack to a new file, and verify what is on the disk; name is for errors."""
+    """Write a pack to a new file, and verify it on disk; errors use the name."""
     with open(path, "w+b", opener=open_private) as file:
         counts = _write_pack(nullcontext(file), selection)
         file.flush()
@@ -90,7 +90,7 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
 
 
 def warn_of_elsewhere(versions: Sequence[str]) -> None:
-    """Name the versions of a pack that cannot be loaded without a network."""
+    """Print a warning for each version of a pack that cannot be loaded without a network."""
     print_first([f"Warning: {each} has no bundle here, and needs a network." for each in versions])
 
 
@@ -139,7 +139,7 @@ def _unpack_catalog(file: BinaryIO, yes: bool) -> None:
         on_progress = stack.enter_context(progress_bar("Unpacking"))
 
         def ask(differences: Differences) -> None:
-            # A question under a progress bar would be overwritten.
+            # The progress bar would overwrite a question below it.
             stack.close()
             _confirm_replacement(file_name(file), differences, yes)
 
@@ -154,7 +154,7 @@ def _unpack_catalog(file: BinaryIO, yes: bool) -> None:
 
 
 def _confirm_replacement(pack: str, differences: Differences, yes: bool) -> None:
-    """Name everything that the pack would remove, and ask."""
+    """Print everything that the pack would remove, and ask for confirmation."""
     if differences.newest > differences.newest_packed:
         print_status(
             f"Warning: {database().name} is newer than the pack: its newest version is of "

@@ -99,7 +99,7 @@ def read_manifest(file: BinaryIO) -> Any:
 
 
 def print_consequences(result: Published) -> None:
-    """Print what a new version does not change in its widget, and which one is the latest now."""
+    """Print the properties that a new version does not change, and the latest version."""
     widget, _, _ = result["version"].rpartition("@")
     if result["isUnlisted"]:
         print_status(f"{widget} is unlisted; widget-catalog relist shows it.")

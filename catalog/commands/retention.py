@@ -40,7 +40,7 @@ def check_target(
 
 
 def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[Path], str]) -> None:
-    """Add a file that write() creates and verifies, print what write() returns, remove older ones.
+    """Add a dated file that write() creates and verifies; print its summary; remove older files.
 
     The directory is created if it is missing. If write() raises, no file is added or removed.
     """
@@ -50,7 +50,7 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
             new = scratch / "new"
             written = write(new)
             time = datetime.now(UTC)
-            # Use the first second that has no file yet.
+            # Use the first second for which no file exists.
             while (target := _dated_path(directory, time, suffix)).exists():
                 time += timedelta(seconds=1)
             os.replace(new, target)
@@ -63,7 +63,7 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
 
 
 def _create_directory(directory: Path) -> None:
-    """Create the directory if it is missing; only its owner may enter it."""
+    """Create the directory, accessible only to its owner, if it is missing."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
         sync_directory(directory.parent)
@@ -74,7 +74,7 @@ def _dated_path(directory: Path, time: datetime, suffix: str) -> Path:
 
 
 def find_newest(directory: Path, suffix: str) -> Path | None:
-    """Return the newest dated file, if there is one."""
+    """Return the newest dated file, or None."""
     files = _dated_until(_dated_path(directory, datetime.now(UTC), suffix))
     return files[-1] if files else None
 
@@ -86,7 +86,7 @@ def _dated_until(newest: Path) -> list[Path]:
 
 
 def _remove_older(newest: Path, keep: int) -> None:
-    """Remove all but this many dated files; ignore files dated later than the newest."""
+    """Remove all but this many dated files; ignore files with a later date than the newest."""
     old = _dated_until(newest)[:-keep]
     for path in old:
         try:

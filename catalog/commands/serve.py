@@ -17,15 +17,15 @@ from .output import CommandError, is_quiet
 def use_temporary_catalog(
     context: click.Context, option: click.Parameter, is_testing: bool
 ) -> Path | None:
-    """Return the directory of a catalog for tests, and let the settings name it; else None."""
+    """Return the directory of a temporary catalog for tests, and use it; None unless is_testing."""
     if not is_testing or context.resilient_parsing:
         return None
     if SETTINGS in context.meta:
         raise click.UsageError("--testing has a catalog of its own: leave out --database.")
     files = TemporaryDirectory(prefix="widget-catalog-", ignore_cleanup_errors=True)
     directory = Path(context.with_resource(files))
-    # These settings override the environment, which is not meant for a test. A test needs few
-    # connections, and some systems allow a process only few open files.
+    # These settings override the environment, which is not meant for tests. A test needs few
+    # connections, and some systems allow a process only a few open files.
     settings = {"DATABASE": str(directory / "catalog.db"), "PORT": "0", "MAX_CONNECTIONS": "200"}
     context.meta[SETTINGS] = {**DEFAULTS, **settings}
     return directory
@@ -77,7 +77,7 @@ def serve(
     Print the address, then respond to HTTP requests until Ctrl+C or SIGTERM. With --testing, the
     service also stops when the process that started it ends, and prints its address as JSON.
     """
-    # Flask and waitress are imported only by the command that needs them.
+    # Only this command needs Flask and waitress, so they are imported here.
     from ..application import make_service
     from ..serving import server
     from ..testing.service import prepare
@@ -98,7 +98,7 @@ def serve(
                 f" create a new one: widget-catalog init"
             )
         create_database(demo)
-    # Requests do not wait for a lock as long as commands do.
+    # Requests must not wait for a lock as long as commands do.
     database().on_wait = None
     server.serve(
         app,

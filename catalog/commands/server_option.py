@@ -1,4 +1,4 @@
-"""The options --server and --ca of commands, and the variables that stand for them."""
+"""The options --server and --ca of commands, and the corresponding environment variables."""
 
 import os
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
 
 
 class Server(NamedTuple):
-    """A service that a command works on, and the file with the certificates that it trusts."""
+    """A service that a command works on, and the file of certificates that it trusts."""
 
     url: str
     ca: str | None
@@ -31,9 +31,9 @@ def check_server_url(url: str) -> str:
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
-# The options can stand before or after the name of the command, so their values are in meta.
+# The options can come before or after the name of the command, so their values are in meta.
 def store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
-    """Keep the URL of a service for named_server(); raise BadParameter if it is invalid."""
+    """Store the URL of a service for named_server(); raise BadParameter if it is invalid."""
     try:
         if url is not None:
             context.meta["server"] = check_server_url(url)
@@ -44,7 +44,7 @@ def store_server(context: click.Context, option: click.Parameter, url: str | Non
 def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
     if path is None:
         return
-    # Few commands need TLS.
+    # This import is local because few commands need TLS.
     from ..system.tls import CertificatesError, create_context
 
     try:
@@ -65,7 +65,7 @@ CA_OPTION: dict[str, Any] = {
 
 
 def server_options(*, hidden: bool = False) -> list[click.Parameter]:
-    """Return the options --server and --ca; hidden ones exist only to be refused."""
+    """Return the options --server and --ca; hidden ones exist only to be rejected."""
     return [
         click.Option(
             ["--server"],
@@ -81,7 +81,7 @@ def server_options(*, hidden: bool = False) -> list[click.Parameter]:
 
 
 def named_server(context: click.Context) -> Server | None:
-    """Return the service that options or variables name, if any; raise ClickException."""
+    """Return the service named by options or variables, or None; raise ClickException."""
     url = context.meta.get("server")
     if url is None and (text := os.environ.get(SERVER_VARIABLE)):
         try:
@@ -94,5 +94,5 @@ def named_server(context: click.Context) -> Server | None:
 
 
 def named_ca(context: click.Context) -> str | None:
-    """Return the file of certificates that an option or a variable names, if any."""
+    """Return the file of certificates named by an option or a variable, or None."""
     return context.meta.get("ca") or os.environ.get(CA_VARIABLE) or None

@@ -16,8 +16,8 @@ def format_table(
 ) -> list[str]:
     """Return the lines of a table.
 
-    A table that is too wide for the terminal is cut: first the column of index shrink_first, down
-    to READABLE_WIDTH, then always the widest one.
+    A table that is too wide for the terminal is shortened: first the column with the index
+    shrink_first, down to READABLE_WIDTH, then always the widest column.
     """
     cells = [[replace_unprintable(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
@@ -34,30 +34,31 @@ def _shrink(widths: list[int], available: int, shrink_first: int) -> None:
 
 
 def replace_unprintable(text: str) -> str:
-    """Return the text with spaces for line ends, escape sequences and direction marks."""
+    """Return the text with a space for each control character and direction mark."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def format_json(value: object) -> str:
-    """Return the value as indented JSON, with escapes for characters that control a terminal."""
+    """Return the value as indented JSON, with escapes for terminal control characters."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def display_width(text: str) -> int:
-    """Return how many columns of a terminal the text takes."""
+    """Return how many terminal columns the text takes."""
     return sum(map(_character_width, text))
 
 
 def _character_width(character: str) -> int:
-    # Marks, and the vowels and final consonants of Hangul, join the character before them.
+    # Combining marks, and the vowels and final consonants of Hangul, join the character before
+    # them.
     if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def fit_to_width(text: str, columns: int) -> str:
-    """Return the text padded with spaces, or cut with an ellipsis, to the number of columns."""
+    """Return the text padded with spaces, or cut with an ellipsis, to this number of columns."""
     used = display_width(text)
     if used > columns:
         text, used = _truncate(text, columns - 1)

@@ -96,7 +96,7 @@ def create(
 
 
 def print_secret(verb: str, created: Token, text: str) -> None:
-    """Print the text of a token, which cannot be read again."""
+    """Print the text of a token, which is shown only once."""
     print_lines(text)
     validity = describe_expiry(created.expires_at)
     print_status(f"{verb} the token {created.name}, {validity}. It is shown only once.")

@@ -44,7 +44,7 @@ def parse_minutes(text: str) -> int:
 
 
 def check_library() -> None:
-    """Raise CommandError if the libraries that verify id tokens are not installed."""
+    """Raise CommandError if the libraries for verifying id tokens are not installed."""
     if any(find_spec(name) is None for name in ("jwt", "cryptography")):
         raise CommandError(
             "The libraries that verify id tokens are not installed. Install the wheel with its "
@@ -149,7 +149,7 @@ def add(
 
 
 def read_jwks(content: bytes | None) -> str | None:
-    """Return the text of a key set; raise UsageError if the file is not one."""
+    """Return the text of a key set; raise UsageError if the file is not a key set."""
     if content is None:
         return None
     try:
@@ -161,7 +161,7 @@ def read_jwks(content: bytes | None) -> str | None:
 
 def read_certificates(content: bytes | None) -> str | None:
     """Return the certificates of a PEM file; raise UsageError if it has none."""
-    # Few commands need TLS.
+    # This import is local because few commands need TLS.
     from ..system.tls import CertificatesError, PemText, create_context
 
     if content is None:

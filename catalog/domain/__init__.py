@@ -1,1 +1,1 @@
-"""What a widget, a version and a token are: rules without SQL, HTTP or files."""
+"""The rules for widgets, versions and tokens, without SQL, HTTP or files."""

@@ -1,9 +1,9 @@
-"""A reader of AVIF files: the size of a still image, as a decoder will find it.
+"""A reader for AVIF files, which returns the size of a still image as a decoder would find it.
 
 An AVIF file is a tree of boxes. The size is a property of the primary item, but the AV1 data of the
-item has a size too, and a decoder allocates memory for that one. Both are read here, for every
-image in the file, and must be the same. Image sequences, grids and other derived images are
-refused, and so are boxes that a still image does not need.
+item also contains a size, and a decoder allocates memory for the latter. This module reads both
+sizes of every image in the file, and they must be equal. It rejects image sequences, grids and
+other derived images, and boxes that a still image does not need.
 """
 
 import struct
@@ -15,27 +15,27 @@ from .picture_formats import Size, limited
 Boxes = list[tuple[bytes, bytes]]
 FILE_BOXES = {b"ftyp", b"meta", b"mdat", b"free"}
 META_BOXES = {b"hdlr", b"pitm", b"iloc", b"iinf", b"iprp", b"iref", b"idat", b"grpl", b"free"}
-# The limit of boxes in a box, of items, and of the properties and parts of an item
+# The maximum number of boxes in a box, of items, and of the properties and parts of an item.
 MAX_COUNT = 100
 IMAGE = b"av01"
-# The types of items that no decoder renders
+# The types of items that no decoder renders.
 METADATA = (b"Exif", b"mime")
-# The type of a unit of AV1 data
+# The type of AV1 data units that contain a sequence header.
 SEQUENCE_HEADER = 1
-# Unless a picture has the short header of a still image, each frame may have a size of its own, in
-# as many bits as the sequence header says: 12 bits are 4096 pixels.
+# Unless a picture has the short header of a still image, each frame may have its own size, in as
+# many bits as the sequence header says: 12 bits allow 4096 pixels.
 MAX_SIZE_BITS = 12
 
 
 class Fields:
-    """Reads numbers from bytes, one after another."""
+    """Reads consecutive numbers from bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._place = 0  # bits
 
     def bits(self, count: int) -> int:
-        """Return the number in the next bits; raise ValueError if there are not as many."""
+        """Return the number in the next bits; raise ValueError if there are too few bits left."""
         first, self._place = self._place // 8, self._place + count
         if self._place > 8 * len(self._data):
             raise ValueError("it is incomplete")
@@ -60,7 +60,7 @@ def read_avif(content: bytes) -> Size:
     sizes = _item_sizes(_read_boxes(_only(children, b"iprp")))
     idat = b"".join(data for kind, data in children if kind == b"idat")
     locations = _item_locations(_only(children, b"iloc"))
-    # Items that share their data would make this reader copy it again and again.
+    # Items that share their data would make this reader copy the data many times.
     if sum(length for extents in locations.values() for _, _, length in extents) > len(content):
         raise ValueError("its items overlap")
     primary = _read_item_id(Fields(_only(children, b"pitm")))
@@ -76,7 +76,7 @@ def read_avif(content: bytes) -> Size:
         )
         if _sequence_sizes(data) != {sizes[item]}:
             raise ValueError("its image does not have the size of the picture")
-        # The other images are masks and thumbnails, which must not exceed the picture's size.
+        # The other images are masks and thumbnails, which must not be larger than the picture.
         if sizes[item][0] > width or sizes[item][1] > height:
             raise ValueError("it has an image that is larger than the picture")
     if types[primary] != IMAGE:
@@ -92,7 +92,7 @@ def _read_boxes(data: bytes) -> Boxes:
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     place = 0
     while place < len(data):
-        # The sizes 0 and 1 have other meanings, which a still image does not need.
+        # The sizes 0 and 1 have a special meaning, which a still image does not need.
         size, kind = struct.unpack_from(">I4s", data, place)
         if size < 8 or place + size > len(data):
             raise ValueError("a box is damaged")
@@ -109,14 +109,14 @@ def _only(boxes: Boxes, kind: bytes) -> bytes:
 
 
 def _read_item_id(fields: Fields) -> int:
-    """Return the number of an item after version and flags; of a pitm and an infe box."""
+    """Return the item number after the version and flags of a pitm or infe box."""
     version = fields.bytes(1)
     fields.bytes(3)
     return fields.bytes(2 if version in (0, 2) else 4)
 
 
 def _item_types(data: bytes) -> dict[int, bytes]:
-    """Return the type of each item, from the box iinf."""
+    """Return the type of each item from the box iinf."""
     start = 6 if data[0] == 0 else 8
     types: dict[int, bytes] = {}
     for kind, entry in _read_boxes(data[start:]):
@@ -129,7 +129,7 @@ def _item_types(data: bytes) -> dict[int, bytes]:
 
 
 def _item_sizes(boxes: Boxes) -> dict[int, Size]:
-    """Return the size of each item that has one, from the children of the box iprp."""
+    """Return the size of each item that has a size, from the children of the box iprp."""
     properties = _read_boxes(_only(boxes, b"ipco"))
     associations = _only(boxes, b"ipma")
     fields = Fields(associations)
@@ -138,7 +138,7 @@ def _item_sizes(boxes: Boxes) -> dict[int, Size]:
     for _ in limited(range(count), MAX_COUNT):
         item = fields.bytes(4 if version else 2)
         for _ in limited(range(fields.bytes(1)), MAX_COUNT):
-            # The first bit says whether the property is essential.
+            # The first bit tells whether the property is essential.
             index = fields.bytes(1 + (flags & 1)) & (0x7FFF if flags & 1 else 0x7F)
             kind, data = properties[index - 1] if index else (b"", b"")
             if kind == b"ispe":
@@ -150,7 +150,7 @@ def _item_sizes(boxes: Boxes) -> dict[int, Size]:
 
 
 def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
-    """Return where the data of each item is: whether in idat, the offset and the length."""
+    """Return the location of each item's data: whether it is in idat, its offset and its length."""
     fields = Fields(data)
     version = fields.bytes(1)
     fields.bytes(3)
@@ -187,7 +187,7 @@ def _units(data: bytes) -> Iterator[tuple[int, bytes]]:
         header = data[place]
         place += 2 if header & 4 else 1
         length = len(data) - place
-        # The last unit may have no length.
+        # The last unit may lack a length.
         if header & 2:
             length, place = _read_leb128(data, place)
         if header & 0x80 or place + length > len(data):
@@ -197,7 +197,7 @@ def _units(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_leb128(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number in groups of seven bits, and the place after it."""
+    """Return a number that is stored in groups of seven bits, and the position after it."""
     number = 0
     for index in range(8):
         byte = data[place + index]
@@ -208,7 +208,7 @@ def _read_leb128(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _sequence_size(data: bytes) -> Size:
-    """Return the largest size of a frame in a sequence header (AV1 specification, 5.5)."""
+    """Return the maximum frame size in a sequence header (AV1 specification, 5.5)."""
     fields = Fields(data)
     # Skip seq_profile and still_picture, and read reduced_still_picture_header.
     fields.bits(4)

@@ -1,6 +1,6 @@
-"""Changes of a catalog: how they name versions, why they are refused, and what they result in.
+"""Changes of a catalog: how they name versions, why they are refused, and their results.
 
-A result has the keys of the API, from the transaction to the terminal.
+Results have the keys of the API, from the transaction to the terminal.
 """
 
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from .validators import check_identifier
 
 
 class ChangeError(Exception):
-    """A change that is refused; the message says why in one sentence."""
+    """A change was refused; the message gives the reason in one sentence."""
 
 
 class MissingError(ChangeError):
-    """There is no such widget or version."""
+    """The widget or version does not exist."""
 
 
 class ConflictError(ChangeError):
-    """The change contradicts what is stored."""
+    """The change contradicts the stored data."""
 
 
 class WidgetName(NamedTuple):
@@ -45,7 +45,7 @@ def parse_widget(text: str) -> WidgetName:
     target = parse_target(text, "scope/name")
     if target.version is None:
         return target
-    # A name that was stored by an earlier release may contain an @.
+    # Earlier releases allowed an @ in names.
     if is_version(target.version):
         raise NotAllowedError("of the form scope/name")
     return WidgetName(target.scope, f"{target.name}@{target.version}")
@@ -79,7 +79,7 @@ def parse_version(text: str) -> WidgetName:
 
 
 class MissingWidgetError(MissingError):
-    """There is no such widget."""
+    """The widget does not exist."""
 
     def __init__(self, widget: WidgetName) -> None:
         super().__init__(f"There is no widget {widget}.")
@@ -87,7 +87,7 @@ class MissingWidgetError(MissingError):
 
 
 class TooLargeError(ConflictError):
-    """A widget is larger than allowed, or would be."""
+    """A widget is, or would become, larger than allowed."""
 
     def __init__(self, path: str, versions: int, size: int) -> None:
         # The widget as scope/name, and the rest of the sentence without its full stop.
@@ -112,13 +112,14 @@ def check_version_or_range(text: str | None) -> str:
 
 
 class BundleSummary(NamedTuple):
-    """The size and hash of a bundle, as a version states them."""
+    """The size and hash of a bundle, as stated by a version."""
 
     size: int
     sha256: str
-    # How a message names the bundle.
+    # The name of the bundle in messages.
     label: str = "The bundle"
-    # Why the bundle is not JavaScript, to continue a sentence about it; None if it may be.
+    # The reason why the bundle is not JavaScript, to complete a sentence about it; None if it may
+    # be.
     problem: str | None = None
 
     def check_size(self) -> None:
@@ -133,19 +134,20 @@ class BundleSummary(NamedTuple):
 
 
 class NewVersion(NamedTuple):
-    """A manifest and a bundle to be published."""
+    """A manifest and a bundle to publish."""
 
     manifest: Any
     bundle: BundleSummary
-    # The bundle in pieces; None if it is not to be stored.
+    # The bundle in pieces; None if the bundle is not to be stored.
     content: Iterable[bytes] | None
-    # Where dashboards load the bundle, with {scope}, {name} and {version}. None is the setting
-    # CATALOG_BUNDLE_URL or, if the bundle is stored, its URL at this service.
+    # The URL from which dashboards load the bundle, with {scope}, {name} and {version}. None stands
+    # for the setting CATALOG_BUNDLE_URL or, if the bundle is stored, for its URL at this service.
     url_template: str | None
-    # A new version replaces the readme and picture of its widget with these, if they are given.
+    # The readme and picture that replace those of the widget, if they are given and the version is
+    # new.
     readme: bytes | None = None
     picture: bytes | None = None
-    # Whether an existing version whose bundle is elsewhere gets this content too.
+    # Whether to store this content for an existing version whose bundle is at another URL.
     stores_again: bool = False
 
 
@@ -159,11 +161,11 @@ class LatestVersions(TypedDict):
 
 
 class Published(LatestVersions):
-    """What publishing a version did, or would do."""
+    """The result of publishing a version, also in a dry run."""
 
-    # scope/name@version.
+    # The version as scope/name@version.
     version: str
-    # False if the same version was published before. Then a message says so.
+    # False if the same version was already published; a message then says so.
     published: bool
     message: str | None
     stored: bool
@@ -171,27 +173,28 @@ class Published(LatestVersions):
     # Properties of an existing widget that a new version does not change.
     isUnlisted: bool
     isOfficialIgnored: bool
-    # In a dry run, the widget and the new version as they would be stored
+    # In a dry run, the widget and the new version as they would be stored.
     document: Json | None
 
 
 def already_published(version: str) -> str:
-    """Return the message for a version that was published before, as scope/name@version."""
+    """Return the message for an already published version, given as scope/name@version."""
     return f"{version} is already published; readme, links, keywords and picture are unchanged."
 
 
 class ChangedVersion(TypedDict):
     """A version that a command selects, and whether the command changes it."""
 
-    # scope/name@version.
+    # The version as scope/name@version.
     version: str
     changed: bool
-    # Whether it was yanked or deprecated before; then the change is one of the reason or message.
+    # Whether the version was yanked or deprecated before; if so, only its reason or message
+    # changes.
     already: bool
 
 
 class Moderated(LatestVersions):
-    """What yank, deprecate or a similar command did, or would do, to versions of one widget."""
+    """The result of yank, deprecate or a similar command for one widget, also in a dry run."""
 
     versions: list[ChangedVersion]
 
@@ -199,6 +202,6 @@ class Moderated(LatestVersions):
 class Edited(TypedDict):
     """A widget that a command selects, and whether the command changes it."""
 
-    # scope/name.
+    # The widget as scope/name.
     widget: str
     changed: bool

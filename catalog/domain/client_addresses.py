@@ -23,7 +23,7 @@ class TrustedProxies:
         )
 
     def find_client(self, address: str, forwarded_for: str) -> str:
-        """Return the client that sent a request: the one that a trusted proxy names, if any."""
+        """Return the client that sent a request, or that a trusted proxy names."""
         if forwarded_for and self.include(address):
             named = last_value(forwarded_for)
             address = named if is_address(named) else address
@@ -32,7 +32,7 @@ class TrustedProxies:
 
 @lru_cache(1000)
 def client_network(address: str) -> str:
-    """Return the address, or its /64: an IPv6 client usually has a whole one to choose from."""
+    """Return the address, or its /64 network: an IPv6 client usually controls a whole /64."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:

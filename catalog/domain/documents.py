@@ -1,4 +1,4 @@
-"""Widget documents: validation of every field, and conversion to the rows that are stored."""
+"""Widget documents: validates every field, and converts a document to the rows to store."""
 
 import json
 from collections import Counter
@@ -30,16 +30,16 @@ from .validators import (
     check_whole_number,
 )
 
-# The trigger widget_too_large of schema.sql refuses a widget with more versions or bytes.
+# The trigger widget_too_large in schema.sql rejects a widget with more versions or bytes.
 MAX_VERSIONS = 10_000
-# Clocks of different machines differ.
+# The tolerance for clocks of different machines.
 MAX_CLOCK_ERROR = timedelta(days=1)
-# The limit of all versions as JSON in the detail, with the texts that they inherit
+# The maximum size of all versions as JSON in the detail, including the texts that they inherit.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# A file that is not a catalog file could have a problem for each of its values.
+# Only this many problems are reported: a file of another kind could have one for each value.
 MAX_PROBLEMS = 20
-# The limit of commas and brackets, seven times as many as a document of MAX_VERSIONS has. It bounds
-# the memory of parsing: three bytes of text can become an object of 100 bytes.
+# The maximum number of commas and brackets: seven times as many as a document with MAX_VERSIONS
+# has. It limits the memory for parsing: three bytes of text can become an object of 100 bytes.
 MAX_JSON_SEPARATORS = 2_000_000
 
 Json = dict[str, Any]
@@ -52,7 +52,7 @@ class Document(NamedTuple):
     widget: Row
     versions: list[Row]
     warnings: list[str]
-    # The columns of the table about; None leaves the stored row unchanged.
+    # The columns of the table about; None keeps the stored row.
     about: Row | None = None
 
     @property
@@ -181,7 +181,7 @@ def check_about(value: object, problems: list[str]) -> Row | None:
 def check_new_document(document: object) -> Document:
     """Return the rows of a document to publish or import; raise DocumentError with its problems.
 
-    Unlike check_document(), it refuses names that an earlier release may have stored.
+    Unlike check_document(), this rejects names that only earlier releases allowed.
     """
     checked = check_document(document)
     try:
@@ -192,7 +192,7 @@ def check_new_document(document: object) -> Document:
 
 
 def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
-    """Return warnings: what is allowed in versions, but probably a mistake."""
+    """Return warnings about values in versions that are valid but probably mistakes."""
     tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
     for row in rows:
         version, sdk, time = row["version"], row["sdk_version"], row["published_at"]
@@ -207,7 +207,7 @@ def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
 def _check_fields(
     values: Mapping[str, object], fields: Sequence[Field], prefix: str, problems: list[str]
 ) -> Row:
-    """Return the columns of the valid fields, and add a problem for each of the others."""
+    """Return the columns of the valid fields, and add a problem for each invalid field."""
     row: Row = {}
     for field in fields:
         value = values.get(field.key)
@@ -249,7 +249,7 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
 
 
 def widget_json(row: Row) -> Json:
-    """Return a widget of a document as the API shows it, from its columns."""
+    """Return the widget of a document as the API shows it."""
     return {field.key: row[field.column] for field in WIDGET_FIELDS if field.key != "listed"}
 
 
@@ -265,7 +265,7 @@ def about_json(row: Any) -> Json | None:
 
 
 def version_json(row: Row) -> Json:
-    """Convert the columns of a version to the JSON that an export contains."""
+    """Return a version as an export contains it."""
     parsed: Json = {
         "min_size": {"w": row["min_w"], "h": row["min_h"]},
         "max_size": {"w": row["max_w"], "h": row["max_h"]},

@@ -1,4 +1,4 @@
-"""Folding: removes case and diacritics, which do not matter in searches and comparisons."""
+"""Folding: removes differences of case and diacritics for searches and comparisons."""
 
 import unicodedata
 
@@ -9,17 +9,17 @@ def fold(text: str) -> str:
     """Return the text in lower case and without marks, so that "meteo" finds "Météo"."""
     if text.isascii():
         return text.lower()
-    # Normalizing sorts each run of marks in quadratic time, so remove them before as well as
-    # after it: the decomposition itself adds only a few marks to each character.
+    # Normalizing sorts each run of marks in quadratic time, so marks are removed before and after
+    # it: the decomposition itself adds only a few marks to each character.
     decomposed = unicodedata.normalize("NFKD", _without_marks(text))
     return _without_marks(decomposed).casefold()
 
 
 def folded_words(text: str) -> list[str]:
-    """Return the words of a search, folded.
+    """Return the folded words of a search.
 
-    If the text has only marks, which folding removes, its words stay as they are and find nothing:
-    no folded text contains a mark.
+    If the text consists only of marks, which folding removes, its words stay unchanged and find
+    nothing: no folded text contains a mark.
     """
     return fold(text).split() or text.split()
 
@@ -30,12 +30,12 @@ def _without_marks(text: str) -> str:
 
 
 def without_hyphens(text: str) -> str:
-    """Return the text as pages search it: folded, so that "todo" and "to-do" are the same."""
+    """Return the text as pages search it: folded, so that "todo" and "to-do" are equal."""
     return fold(text).replace("-", "")
 
 
 def without_separators(name: str) -> str:
-    """Return the name as people remember it: folded, and without dots, dashes and the like."""
+    """Return the name as people remember it: folded, and without separators such as dots."""
     return fold(name).translate(_SEPARATORS)
 
 
@@ -49,5 +49,5 @@ def is_mistakable(name: str, other: str) -> bool:
     pairs = enumerate(zip(short, long, strict=False))
     same = next((place for place, (one, two) in pairs if one != two), len(short))
     rest = short[same + 1 :] if len(short) == len(long) else short[same:]
-    # Most names of three letters are one character from another.
+    # Most names of three letters differ from another one in a single character.
     return short == long or (len(short) > 3 and rest == long[same + 1 :])

@@ -1,7 +1,7 @@
-"""Installed versions: as a dashboard names them, and the list that a person has.
+"""Installed versions: their notation, and lists of them that people enter.
 
-A list is lines of scope/name@version, a JSON array of them, or a JSON object that has the version
-of each scope/name.
+A list consists of lines with scope/name@version, or is a JSON array of them, or a JSON object that
+maps scope/name to a version.
 """
 
 import json
@@ -15,7 +15,7 @@ FORM = "scope/name@version, such as acme/clock@1.0.0"
 JSON_FORM = (
     'This JSON is not an array like ["acme/clock@1.0.0"] or an object like {"acme/clock": "1.0.0"}.'
 )
-# The characters around a version in a line that was copied from JSON
+# Characters around a version in a line that was copied from JSON.
 PUNCTUATION = " \t\ufeff,\"'"
 
 
@@ -35,7 +35,7 @@ class UpdatesQuery(NamedTuple):
 
     sdk: str
     installed: tuple[Installed, ...]
-    # Updates published at this time or later are ignored; it has the form of a stored timestamp.
+    # Updates that were published at or after this stored timestamp are ignored.
     before: str | None = None
 
 
@@ -54,7 +54,7 @@ def parse_installed(text: str) -> Installed:
 class InstalledList(NamedTuple):
     """The versions in a text, each once.
 
-    notice says what was ignored, error why the text is invalid; each is empty otherwise.
+    notice describes ignored entries, and error explains why the text is invalid; each may be empty.
     """
 
     installed: list[Installed]
@@ -70,7 +70,7 @@ def read_installed_list(text: str) -> InstalledList:
 
 
 def _read_lines(lines: Iterable[str]) -> InstalledList:
-    """Return the versions in the lines; an empty line and one that begins with # has none."""
+    """Return the versions in the lines; empty lines and lines that begin with # are ignored."""
     installed: dict[Installed, None] = {}
     for number, line in enumerate(lines, start=1):
         content = line.strip(PUNCTUATION)
@@ -84,7 +84,7 @@ def _read_lines(lines: Iterable[str]) -> InstalledList:
 
 
 def _read_json(text: str) -> InstalledList:
-    """Return the versions in a JSON array or object; entries without an exact version have none."""
+    """Return the versions in a JSON array or object; ignore entries without an exact version."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

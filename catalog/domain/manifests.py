@@ -1,4 +1,4 @@
-"""Manifests: the widget document that publishing a manifest and a bundle adds."""
+"""Manifests: builds the widget document that publishing a manifest and a bundle adds."""
 
 import re
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ MANIFEST_ABOUT_KEYS = (*LINK_KEYS, "keywords")
 MANIFEST_KEYS = dict.fromkeys(MANIFEST_WIDGET_KEYS + MANIFEST_VERSION_KEYS + MANIFEST_ABOUT_KEYS)
 
 
-# A valid URL in place of the bundle's: problems of the manifest are reported first.
+# A valid URL in place of the bundle's URL: problems in the manifest are reported first.
 ANY_URL = "https://cdn.example.com/"
 
 
 class BundleUrlError(DocumentError):
-    """The manifest is valid, but the URL of the bundle is not, or is missing."""
+    """The manifest is valid, but the URL of the bundle is invalid or missing."""
 
 
 def check_keys(manifest: object) -> Mapping[str, object]:
@@ -49,8 +49,7 @@ def build_document(
 ) -> Document:
     """Return the document of a version that is published now; raise DocumentError if invalid.
 
-    An existing widget keeps its display name, so that the manifest of a later version need not
-    have one.
+    An existing widget keeps its display name, so the manifest of a later version may omit it.
     """
     manifest = check_keys(new.manifest)
     widget: Row = {key: manifest[key] for key in MANIFEST_WIDGET_KEYS if key in manifest}
@@ -82,12 +81,12 @@ def build_document(
         raise BundleUrlError(error.problems) from error
 
 
-# Texts that have a meaning in the filters of a search
+# Texts that have a special meaning in the filters of a search.
 RESERVED_TEXT = re.compile(r"\(none\)|[-\\].*", re.DOTALL)
 
 
 def _check_filtered_texts(version: Row) -> None:
-    """Raise DocumentError if a permission or the licence reads like an operator of a filter."""
+    """Raise DocumentError if a permission or the licence looks like an operator of a filter."""
     texts = [("permissions", text) for text in version.get("permissions") or []]
     texts.append(("license", version.get("license") or ""))
     problems = [
@@ -100,7 +99,7 @@ def _check_filtered_texts(version: Row) -> None:
 
 
 def decode_readme(content: bytes) -> str:
-    """Return the text of a readme; raise ChangeError if it is refused."""
+    """Return the text of a readme; raise ChangeError if it is not allowed."""
     try:
         return check_markdown(content.decode("utf-8-sig"))
     except UnicodeError as error:
@@ -110,7 +109,7 @@ def decode_readme(content: bytes) -> str:
 
 
 def check_new_picture(content: bytes) -> Row:
-    """Return the description of a picture; raise ChangeError if it is refused."""
+    """Return the description of a picture; raise ChangeError if it is not allowed."""
     try:
         return describe_picture(content)
     except ValueError as allowed:
@@ -126,13 +125,13 @@ def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
 
 
 def _check(document: Row) -> Document:
-    """Return the checked document; raise DocumentError with its problems and its warnings.
+    """Return the validated document; raise DocumentError with its problems and warnings.
 
-    A manifest is flat, so a problem does not say whether it is in the widget or in the version.
+    A manifest is flat, so problems do not mention whether they are in the widget or the version.
     """
     try:
         checked = check_new_document(document)
-        # A range that no SDK matches is only a warning on import, but an error on publish.
+        # A range that matches no SDK is only a warning on import, but an error on publish.
         problems = checked.warnings
     except DocumentError as error:
         problems = error.problems
@@ -148,9 +147,9 @@ USUAL_NAME = re.compile("[a-z0-9._-]+")
 
 
 def find_warnings(document: Document, *, is_new_widget: bool) -> list[str]:
-    """Return what is valid but unusual in a document to be published.
+    """Return warnings about valid but unusual values in a document to be published.
 
-    The name of an existing widget cannot change, so it gets no warning.
+    The name of an existing widget cannot change, so it does not cause a warning.
     """
     (version,) = document.versions
     names = {key: document.widget[key] for key in ("scope", "name") if is_new_widget}

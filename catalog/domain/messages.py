@@ -1,4 +1,4 @@
-"""Values in messages: quoted, shortened, counted."""
+"""Formats values in messages: quoted, shortened, or counted."""
 
 import json
 
@@ -9,7 +9,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def quoted(value: object) -> str:
     """Return the value as JSON on one line, cut to MAX_QUOTED_LENGTH, for use in a message."""
-    # The value may be many megabytes, so encode only as much of it as is used.
+    # The value may have many megabytes, so only the part that is used is encoded.
     text = ""
     for part in _encoder.iterencode(value[:MAX_QUOTED_LENGTH] if isinstance(value, str) else value):
         text += part
@@ -23,12 +23,12 @@ def quoted(value: object) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Return the text with control characters, line ends and the like as escapes."""
+    """Return the text with escapes for control characters, line ends and similar characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the text, cut between words if it is longer than the length."""
+    """Return the text, cut between words if it is longer than the given length."""
     if len(text) <= length:
         return text
     cut = text[:length]
@@ -37,10 +37,10 @@ def shorten(text: str, length: int) -> str:
 
 
 class NotAllowedError(ValueError):
-    """A value that is refused; the message says only what is allowed."""
+    """A value is not allowed; the message contains only what is allowed."""
 
     def about(self, name: str, value: object) -> str:
-        """Return what the value of this name must be and what it is, without a full stop."""
+        """Return the allowed and the actual value of this name, without a full stop."""
         return f"{name} must be {self}, not {quoted(value)}"
 
 

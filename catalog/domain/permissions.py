@@ -1,7 +1,7 @@
-"""What a token may do, and what each request of the internal API needs.
+"""The permissions of tokens, and the requirements of requests to the internal API.
 
-A token has permissions, and the scopes or single widgets that they are for. The server checks them
-before it accepts a large body, the application before it does anything.
+A token has permissions, and the scopes or single widgets that they apply to. The server checks them
+before it accepts a large body, and the application checks them before it does anything.
 """
 
 import re
@@ -14,43 +14,43 @@ from .pictures import MAX_PICTURE_BYTES
 PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
 PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
-# In the WSGI environment: why the server did not accept the body of a request.
+# The key in the WSGI environment for the reason why the server did not accept the body.
 REJECTED_BODY = "catalog.rejected_body"
 TOO_LARGE, NOT_ADMITTED = "too large", "not admitted"
 
-# The error for a request with no token, or with a token that never existed.
+# The error for a request without a token, or with a token that never existed.
 NEEDS_SESSION = "This path is internal and needs a session."
 
-# The limit of a manifest, and of a JSON object with a reason, a message or a description.
+# The maximum size of a manifest, or of a JSON object with a reason, message or description.
 MAX_JSON_BYTES = 256 * 1024
-# The limit of everything in a form except the bundle: JSON, readme, picture and the part headers.
+# The maximum size of a form without its bundle: JSON, readme, picture and part headers.
 MAX_FORM_BYTES = 1024 * 1024
-# The limit of a form that changes a widget: JSON, picture and the part headers.
+# The maximum size of a form that changes a widget: JSON, picture and part headers.
 MAX_EDIT_BYTES = MAX_JSON_BYTES + MAX_PICTURE_BYTES + 16 * 1024
 
 
 class Requirement(NamedTuple):
-    """What a request needs of its token, and how large its body may be."""
+    """The permission that a request requires, and the maximum size of its body."""
 
     # None if every valid token may send the request.
     permission: str | None
     # The widget that the request is about, if any.
     scope: str | None = None
     name: str | None = None
-    # The limit of the body in bytes, without a bundle.
+    # The maximum size of the body in bytes, without a bundle.
     max_body: int = 0
     has_bundle: bool = False
 
 
 class Access(NamedTuple):
-    """What a token may do: its permissions, for all widgets of its scopes and for single widgets.
+    """The permissions of a token, which apply to all widgets of its scopes and to single widgets.
 
-    With the permission admin it may do everything, for every widget.
+    The permission admin allows everything for every widget.
     """
 
     permissions: Sequence[str]
     scopes: Sequence[str] = ()
-    # Each is scope/name.
+    # Each widget is given as scope/name.
     widgets: Sequence[str] = ()
 
     @property
@@ -58,7 +58,7 @@ class Access(NamedTuple):
         return ADMIN in self.permissions
 
     def find_missing(self, needed: Requirement) -> str | None:
-        """Return what is missing for a request, as the end of a sentence about the token.
+        """Return what the token lacks for a request, as the end of a sentence about the token.
 
         None means that the token may send the request.
         """
@@ -78,7 +78,7 @@ class Access(NamedTuple):
 
 
 _WIDGET = "/api/widgets/([^/]+)/([^/]+)"
-# Method, path, permission, and the limit of the body; the first row that matches counts.
+# Method, path, permission, and maximum body size; the first matching row applies.
 _REQUIREMENTS = [
     (method, re.compile(path), Requirement(permission, max_body=max_body, has_bundle=has_bundle))
     for method, path, permission, max_body, has_bundle in (
@@ -94,7 +94,7 @@ _REQUIREMENTS = [
 
 
 def find_requirement(method: str, path: str) -> Requirement | None:
-    """Return what a request to the internal API needs; None if no route has this path."""
+    """Return the requirement of a request to the internal API; None if no route has this path."""
     for each, pattern, needed in _REQUIREMENTS:
         if each == method and (match := pattern.fullmatch(path)):
             scope, name = match.groups() or (None, None)

@@ -1,8 +1,8 @@
-"""Readers of picture files: the size of a PNG, JPEG or WebP file. avif.py reads AVIF files.
+"""Readers for picture files, which return the size of a PNG, JPEG or WebP file.
 
-A decoder follows the structure of a file, so a reader that only looks for a size at a usual place
+A decoder follows the structure of a file, so a reader that only looks for a size at the usual place
 can be misled. Each reader here walks through the whole file and raises ValueError at the first byte
-that it cannot account for. No reader decodes pixels.
+that it cannot account for. No reader decodes pixels. avif.py reads AVIF files.
 """
 
 import re
@@ -14,12 +14,13 @@ from zlib import crc32
 # Width and height in pixels.
 Size = tuple[int, int]
 Part = TypeVar("Part")
-# A file of half a megabyte with more parts is made to keep a reader busy.
+# The maximum number of parts: a file of half a megabyte with more parts is meant to keep a reader
+# busy.
 MAX_PARTS = 1000
 
 
 def limited(parts: Iterable[Part], most: int = MAX_PARTS) -> Iterator[Part]:
-    """Yield the parts of a file; raise ValueError if there are more."""
+    """Yield the parts of a file; raise ValueError if there are too many."""
     for number, part in enumerate(parts):
         if number == most:
             raise ValueError("it has too many parts")
@@ -52,7 +53,7 @@ def read_png(content: bytes) -> Size:
 
 
 def _png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the type and the data of each chunk; the chunk IEND must be the last one."""
+    """Yield the type and data of each chunk; the last chunk must be IEND."""
     place = len(PNG_SIGNATURE)
     kind = b""
     while place < len(content):
@@ -76,16 +77,16 @@ def _read_png_header(kind: bytes, data: bytes) -> Size:
     return width, height
 
 
-# Browsers decode baseline, extended and progressive frames only.
+# Browsers decode only baseline, extended and progressive frames.
 JPEG_FRAMES = {0xC0, 0xC1, 0xC2}
 JPEG_SCAN = 0xDA
 JPEG_END = 0xD9
 # Segments with a length: Huffman and quantization tables, the restart interval, application data
 # and comments. Any other marker either has no length or changes the size of the picture.
 JPEG_SEGMENTS = {0xC4, 0xDA, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE} | JPEG_FRAMES
-# Any number of FF may stand before the code of a marker.
+# Any number of FF bytes may precede the code of a marker.
 JPEG_MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)
-# The first marker after the data of a scan, in which FF is escaped by 00 and restart markers occur.
+# The first marker after the data of a scan, where 00 escapes FF and restart markers may occur.
 JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
@@ -124,7 +125,7 @@ def _jpeg_segments(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 WEBP_METADATA = (b"ICCP", b"ANIM", b"ALPH", b"EXIF", b"XMP ")
-# The type of a chunk, and where its content begins and ends
+# The type of a chunk, and the positions where its content begins and ends.
 Chunk = tuple[bytes, int, int]
 
 
@@ -157,7 +158,7 @@ def read_webp(content: bytes) -> Size:
 
 
 def _check_webp_image(content: bytes, chunks: Iterable[Chunk], size: Size) -> None:
-    """Raise ValueError unless the chunks have exactly one image, of this size."""
+    """Raise ValueError unless the chunks contain exactly one image, with this size."""
     images = [(kind, start) for kind, start, _ in chunks if kind not in WEBP_METADATA]
     if [_webp_image_size(content, *image) for image in images] != [size]:
         raise ValueError("its image does not have the size of the picture")
@@ -167,7 +168,7 @@ def _webp_chunks(content: bytes, place: int, end: int) -> Iterator[Chunk]:
     while place < end:
         kind, length = struct.unpack_from("<4sI", content, place)
         start = place + 8
-        # A chunk of odd length is followed by a zero.
+        # A chunk of odd length is followed by a padding byte.
         place = start + length + length % 2
         if place > end or (length % 2 and content[place - 1]):
             raise ValueError("a chunk is damaged")
@@ -187,6 +188,6 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
 
 
 def _webp_sides(content: bytes, place: int) -> Size:
-    """Return two numbers of 24 bits, which are stored as one less."""
+    """Return two numbers of 24 bits, each of which is stored as one less."""
     first, second = struct.unpack_from("<3s3s", content, place)
     return 1 + int.from_bytes(first, "little"), 1 + int.from_bytes(second, "little")

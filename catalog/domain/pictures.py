@@ -1,7 +1,7 @@
 """Pictures of widgets: PNG, JPEG, WebP and AVIF files of limited size.
 
-describe_picture() examines every file before it becomes a picture, and again before it is sent.
-SVG is refused, since it can contain scripts.
+describe_picture() checks every file before it becomes a picture, and again before it is sent. SVG
+is not allowed, because it can contain scripts.
 """
 
 import json
@@ -27,9 +27,9 @@ NUMBERS = ("size", "width", "height")
 
 
 def describe_picture(content: bytes) -> dict[str, object]:
-    """Return what the API says of a picture, without its URL.
+    """Return the description of a picture in the API, without its URL.
 
-    Raise NotAllowedError unless the file is a complete picture and nothing else.
+    Raise NotAllowedError unless the file is exactly one complete picture.
     """
     try:
         if len(content) > MAX_PICTURE_BYTES:
@@ -46,7 +46,7 @@ def describe_picture(content: bytes) -> dict[str, object]:
 
 
 def is_picture(content: bytes, described: Mapping[str, object]) -> bool:
-    """Return whether the file is a picture of the type, size and hash that a document names."""
+    """Return whether the file is a picture with the type, size and hash in a document."""
     try:
         return describe_picture(content) == dict(described)
     except NotAllowedError:
@@ -54,7 +54,7 @@ def is_picture(content: bytes, described: Mapping[str, object]) -> bool:
 
 
 def check_picture(value: object) -> str:
-    """Return what a document says of a picture as JSON; raise ValueError."""
+    """Return the description of a picture in a document as JSON; raise ValueError."""
     try:
         if not isinstance(value, Mapping) or value.get("type") not in TYPES:
             raise ValueError
@@ -83,6 +83,6 @@ def _read_format(content: bytes) -> tuple[str, int, int]:
 
 
 def picture_url(url: str, scope: str, name: str, sha256: str) -> str:
-    """Return the address of a picture, as url_for() writes it, which takes ten times as long."""
+    """Return the URL of a picture; url_for() returns the same, but takes ten times as long."""
     path = "/".join(quote(part, safe="!$&'()*+,:;=@") for part in (scope, name, "picture"))
     return f"{url}{V1_PREFIX}{path}?sha256={sha256}"

@@ -7,12 +7,12 @@ _WIDGET = re.compile(r"([^/]+)/([^/]+)\.", re.DOTALL)
 
 
 def add_replacement(message: str, widget: object) -> str:
-    """Return the warning with a last sentence that names the widget to use instead."""
+    """Return the message with a last sentence that names the widget to use instead."""
     return f"{message} {_PHRASE}{widget}.".lstrip()
 
 
 def find_replacement(message: str) -> tuple[str, str, str] | None:
-    """Return scope and name of what replaces a widget, after the text before them; else None."""
+    """Return the text before a replacement, its scope and its name; None if there is none."""
     before, phrase, name = message.rpartition(_PHRASE)
     match = _WIDGET.fullmatch(name)
     if not phrase or not match or not (before == "" or before.endswith(" ")):

@@ -1,34 +1,35 @@
-"""The kind of a request, which its method and path decide.
+"""The kind of a request, which depends on its method and path.
 
-The server chooses the thread and the limit of the body by it, and the response cache what to cache.
+The server uses it to choose the thread and the maximum body size, the response cache to decide what
+to cache.
 """
 
 from enum import Enum
 
 from .. import V1_PREFIX
 
-# In the WSGI environment: the kind of the request. Other servers than ours do not set it.
+# The key in the WSGI environment for the kind of the request. Only our own server sets it.
 KIND = "catalog.kind"
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# The page that takes a list of installed versions.
+# The page that accepts a list of installed versions.
 FORM_PATH = "/updates"
-# Exchanges an id token for a short token.
+# The path that exchanges an id token for a short token.
 SESSION_PATH = "/api/session"
 
 
 class Kind(Enum):
-    """What a request wants; see classify()."""
+    """The kind of a request; see classify()."""
 
-    # GET or HEAD of the API without a body: the response cache may have the response.
+    # GET or HEAD of the API without a body, to which the response cache may respond.
     CACHEABLE = "cacheable"
     # Any other read of the API.
     API_READ = "API read"
     # POST /api/v1/widgets/{scope}/{name}, or the same with a version.
     INSTALL = "install"
-    # A request that changes something over an internal path, if its token is valid.
+    # A request to an internal path that changes something if its token is valid.
     CHANGE = "change"
-    # POST /api/session, an id token to exchange: the keys of its issuer may have to be fetched.
+    # POST /api/session, which exchanges an id token and may fetch the keys of the issuer.
     SESSION = "session"
     # A form that a page submits; its body may be large.
     FORM = "form"
@@ -44,7 +45,7 @@ def classify(method: str, path: str, *, has_body: bool) -> Kind:
         return classify_write(method, path)
     if not path.startswith("/api/"):
         return Kind.FILE if path.startswith("/static/") else Kind.PAGE
-    # A scope may have a widget with the name picture, so the number of segments counts.
+    # A widget may have the name "picture", so the number of segments matters.
     if path.endswith(("/bundle.js", "/picture")) and path.count("/", len(V1_PREFIX)) >= 2:
         return Kind.FILE
     return Kind.API_READ if has_body or method == "OPTIONS" else Kind.CACHEABLE

@@ -1,8 +1,8 @@
 """npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
 
 A range is parsed once, when it is written, and its intervals are stored, so a search only compares
-text. If the code returns other intervals for any range, a new schema version is needed whose
-migration stores them again.
+text. If the code returns different intervals for any range, a new schema version is needed whose
+migration stores the intervals again.
 
 The result differs from satisfies() in one case: if two prerelease numbers have different digits but
 are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers after them.
@@ -12,17 +12,17 @@ from collections.abc import Iterable
 
 from .semver_ranges import Comparator, parse_alternatives, precedence_key
 
-# The first key is included, the second is not.
+# The first key is inclusive, the second is exclusive.
 Interval = tuple[str, str]
 
-# Before and after every key that precedence_key() returns.
+# Keys before and after every key that precedence_key() returns.
 FIRST, LAST = "", "~"
 # A range may admit a release but not its prereleases, so their keys have different prefixes.
 RELEASE, PRERELEASE = "r", "p"
 
 
 def sdk_key(version: str) -> str:
-    """Return the key of a valid version, to compare with the intervals of a range."""
+    """Return the key of a valid version, for comparison with the intervals of a range."""
     core, _, prerelease = version.partition("+")[0].partition("-")
     identifiers = prerelease.split(".") if prerelease else []
     kind = PRERELEASE if prerelease else RELEASE
@@ -30,7 +30,7 @@ def sdk_key(version: str) -> str:
 
 
 def sdk_intervals(range_: str) -> list[Interval]:
-    """Return what the range admits as disjoint, sorted intervals; none if it is invalid."""
+    """Return the intervals that the range admits, disjoint and sorted; none if it is invalid."""
     intervals: list[Interval] = []
     for comparators in parse_alternatives(range_) or ():
         bounds = [_bounds(comparator) for comparator in comparators]
@@ -47,7 +47,7 @@ def sdk_intervals(range_: str) -> list[Interval]:
 def _bounds(comparator: Comparator) -> Interval:
     signs, (core, identifiers) = comparator
     key = _key(core, identifiers)
-    # No key contains a space, so this sorts right after the key and before every longer one.
+    # No key contains a space, so the result sorts right after the key and before every longer key.
     after = f"{key} "
     low = FIRST if -1 in signs else key if 0 in signs else after
     high = LAST if 1 in signs else after if 0 in signs else key

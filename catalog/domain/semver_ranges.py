@@ -25,7 +25,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 
 # Major, minor and patch, and the identifiers of the prerelease (none for a release).
 Parts = tuple[tuple[int, ...], tuple[str, ...]]
-# The signs that the comparison of a version with these parts may have.
+# The signs that comparing a version with these parts may give.
 Comparator = tuple[tuple[int, ...], Parts]
 # Comparators that must all hold.
 Comparators = tuple[Comparator, ...]
@@ -45,7 +45,7 @@ _PARTIAL = rf"{_XR}(?:\.{_XR}(?:\.{_XR}(-[0-9A-Za-z.-]+)?)?)?"
 _HYPHEN = re.compile(rf" ?([v= ]*){_PARTIAL} - ([v= ]*){_PARTIAL} ?")
 _SIMPLE = re.compile(rf"(~>?|\^|[<>]?=?)([v=]*){_PARTIAL}")
 _PRIMITIVE = re.compile(r"([<>]?=?)(v?)([0-9].*)")
-# An operator, a space to remove, and a version. The last alternative skips characters that cannot
+# An operator, an optional space, and a version. The last alternative skips characters that cannot
 # begin a version, so that the pattern is not tried again from each of them.
 _SPACED = re.compile(r"( ?[<>]?=?) ?([v= ]*[0-9xX*][0-9A-Za-z.-]*)|([v= ]+)")
 _SPACED_TILDE = re.compile(r"~>? ")
@@ -62,14 +62,14 @@ def is_prerelease(version: str) -> bool:
     return "-" in version.partition("+")[0]
 
 
-# One or two numbers, perhaps after a v: a person leaves out zeros.
+# One or two numbers, optionally after a v: people often leave out zeros.
 SHORT_VERSION = re.compile(r"v?(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
 
 
 def parse_sdk(text: str) -> str:
     """Return the SDK version that a person typed: 1.4, v1.4.0 and 1.4.0 are the same.
 
-    Raise ValueError with what is allowed.
+    Raise ValueError with the allowed form.
     """
     text = text.strip()
     short = SHORT_VERSION.fullmatch(text)
@@ -102,7 +102,7 @@ def precedence_key(core: Iterable[int], identifiers: Iterable[str]) -> str:
 
 
 def is_range(text: str) -> bool:
-    """Return whether the text is a valid npm range; "" is one and admits every release."""
+    """Return whether the text is a valid npm range; "" is valid and admits every release."""
     return parse_alternatives(text) is not None
 
 
@@ -111,7 +111,7 @@ def satisfies(version: str, range_: str) -> bool:
     parts = _parse_version(version)
     return parts is not None and any(
         all(_compare(parts, bound) in signs for signs, bound in comparators)
-        # A prerelease is admitted only if a comparator has one of the same three numbers.
+        # A prerelease is admitted only if a comparator has a prerelease of the same three numbers.
         and (not parts[1] or any(core == parts[0] and pre for _, (core, pre) in comparators))
         for comparators in parse_alternatives(range_) or ()
     )
@@ -133,7 +133,7 @@ def _parse_short_version(text: str) -> Parts | None:
     except ValueError:
         return None
     core = (version.major, version.minor, version.patch)
-    # node limits only these three. A number in a prerelease may have any size.
+    # node limits only these three numbers. A number in a prerelease may have any size.
     if max(core) > MAX_SAFE_INTEGER:
         return None
     return core, tuple(version.prerelease.split(".")) if version.prerelease else ()
@@ -145,7 +145,7 @@ def _compare(a: Parts, b: Parts) -> int:
         return 1 if a[0] > b[0] else -1
     for left, right in zip(a[1], b[1], strict=False):
         if left != right:
-            # Different digits may be the same double: node then ignores the rest.
+            # Different digits may be the same double; node then ignores the rest.
             x, y = _rank(left), _rank(right)
             break
     else:
@@ -159,7 +159,8 @@ def _rank(identifier: str) -> tuple[float, str]:
 
 def parse_alternatives(text: str) -> set[Comparators] | None:
     """Return the alternatives of a range, or None if it is invalid or too long."""
-    # A parsed range of 4,096 characters may take hundreds of kilobytes, so cache only short ones.
+    # A parsed range of 4,096 characters may take hundreds of kilobytes, so only short ranges are
+    # cached.
     if len(text) <= MAX_CACHED_LENGTH:
         return _parse_short_range(text)
     return _parse_range(text) if len(text) <= MAX_RANGE_LENGTH else None
@@ -171,7 +172,7 @@ def _parse_short_range(text: str) -> set[Comparators] | None:
 
 
 def _parse_range(text: str) -> set[Comparators] | None:
-    # One line per alternative, so that every pattern runs once over all of them.
+    # Put each alternative on its own line, so that every pattern runs once over all of them.
     parts = (part.strip(" ") for part in _SPACES.sub(" ", text).split("||"))
     lines = _BUILD.sub("", "\n".join(parts))
     trimmed = _SPACED_TILDE.sub("~", _SPACED.sub(r"\1\2\3", lines)).replace("^ ", "^")
@@ -180,17 +181,17 @@ def _parse_range(text: str) -> set[Comparators] | None:
         sets = {_parse_alternative(*alternative) for alternative in alternatives}
     except ValueError:
         return None
-    # If one alternative is "*", node ignores the others, even one with a prerelease.
+    # If one alternative is "*", node ignores the others, even if one has a prerelease.
     return {()} if () in sets else sets
 
 
 def _parse_alternative(text: str, trimmed: str) -> Comparators:
-    """Return the comparators of one alternative; trimmed is it without spaces after operators."""
+    """Return the comparators of one alternative; trimmed has no spaces after operators."""
     if " " not in trimmed:
         return _parse_word(trimmed)
     if hyphen := _HYPHEN.fullmatch(text):
         low, *from_, high, major, minor, patch, pre = hyphen.groups("")
-        # node checks the prefix of a full version, except of a prerelease at the upper end.
+        # node checks the prefix of a full version, except for a prerelease at the upper end.
         high = "" if pre else high.removeprefix(" ")
         lower = _desugar(">=", low.removeprefix(" "), *from_)
         return lower + _desugar("<=", high, major, minor, patch, pre)
@@ -198,7 +199,7 @@ def _parse_alternative(text: str, trimmed: str) -> Comparators:
     return tuple(comparator for word in words for comparator in _parse_word(word))
 
 
-# The alternatives of a long range often repeat the same words.
+# The alternatives of a long range often repeat the same words, so the results are cached.
 @lru_cache(maxsize=1024)
 def _parse_word(word: str) -> Comparators:
     simple = _SIMPLE.fullmatch(word)
@@ -252,15 +253,15 @@ def _full_version(
         if len(text) > MAX_VERSION_LENGTH:
             raise ValueError(text)
         return _lower_bound(">=", core, pre) + _comparator("<", _upper_bound(op, core), ("0",))
-    # The limit of the length includes the v, although node then removes it.
+    # The maximum length includes the v, although node then removes it.
     if prefix not in ("", "v") or len(prefix + text) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # Only without the v does node treat >=0.0.0 as "*".
+    # node treats >=0.0.0 as "*" only without the v.
     return _comparator(op, core, pre) if prefix else _lower_bound(op, core, pre)
 
 
 def _upper_bound(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first version after those that the operator admits for these numbers."""
+    """Return the first version above those that the operator admits for these numbers."""
     last = len(core) - 1
     if op == "^":
         last = next((index for index, number in enumerate(core) if number), last)

@@ -1,4 +1,4 @@
-"""Times: as text that sorts by time, and in words."""
+"""Formats and parses times: as text that sorts by time, and in words."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,15 +20,15 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def now() -> str:
-    """Return the current time as it is stored."""
+    """Return the current time in the stored form."""
     return format_timestamp(datetime.now(UTC))
 
 
 def parse_time(text: str) -> str:
-    """Return a date or time as a stored timestamp; raise ValueError with what is allowed.
+    """Return a date or time as a stored timestamp; raise ValueError with the allowed form.
 
-    A date is its first moment in UTC, and a time without an offset is in UTC. Digits after
-    milliseconds round up: a version of that millisecond is published before them.
+    A date stands for its first moment in UTC, and a time without an offset is in UTC. Digits beyond
+    milliseconds are rounded up, so that versions of the same millisecond count as earlier.
     """
     try:
         match = DATE_OR_TIME.fullmatch(text)

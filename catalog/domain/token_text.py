@@ -1,9 +1,9 @@
 """The text of an access token.
 
-A token is `wcat_`, an id of 8 characters, 43 characters that stand for 256 random bits, and a
-checksum of 6 characters, all of them letters and digits. The id finds the row. The checksum
-detects a typing error without the database, and lets a scanner for secrets recognise a token.
-The bits are random, so a plain SHA-256 of the token is as safe as a slow hash.
+A token is `wcat_`, an id of 8 characters, 43 characters that encode 256 random bits, and a checksum
+of 6 characters, all of them letters and digits. The id is the key of the token's row. The checksum
+detects typing errors without the database, and lets secret scanners recognise tokens. The bits are
+random, so a plain SHA-256 of the token is as safe as a slow hash.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def _checksum(text: str) -> str:
 
 
 def token_id(text: str) -> str | None:
-    """Return the id in the text of a token; None if it is not one, or was mistyped."""
+    """Return the id in the text of a token; None if it is malformed or mistyped."""
     match = TOKEN.fullmatch(text)
     if not match or text[-CHECKSUM_LENGTH:] != _checksum(text[:-CHECKSUM_LENGTH]):
         return None
@@ -47,5 +47,5 @@ def token_id(text: str) -> str | None:
 
 
 def hash_token(text: str) -> str:
-    """Return the hash of the text of a token, as it is stored."""
+    """Return the hash of a token's text, as stored in the database."""
     return hashlib.sha256(text.encode()).hexdigest()

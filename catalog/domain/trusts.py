@@ -1,6 +1,6 @@
-"""Trust in the issuer of id tokens: which jobs of a CI system get a token of the catalog.
+"""Trust in issuers of id tokens: which jobs of a CI system get a token of the catalog.
 
-A CI system signs an id token for a job. Its claims say what the job is: its repository, its branch,
+A CI system signs an id token for a job. Its claims describe the job: its repository, its branch,
 its environment. A trust names the issuer and the values that some claims must have.
 """
 
@@ -18,16 +18,16 @@ from .messages import NotAllowedError, quoted
 from .permissions import Access
 from .validators import check_http_url, is_loopback
 
-# The limit of the body of POST /api/session, which holds one id token.
+# The maximum size of the body of POST /api/session, which contains one id token.
 MAX_SESSION_BYTES = 16 * 1024
 MAX_JWKS_BYTES = 512 * 1024
 MAX_KEYS = 100
-# Only for these claims may the value of a trust end in an asterisk: the names of branches, tags and
-# environments cannot reach beyond a repository, but acme* would match the repository acme-evil/x.
+# Only these claims may have a value with a final asterisk in a trust: names of branches, tags and
+# environments stay within a repository, but acme* would match the repository acme-evil/x.
 PATTERN_CLAIMS = ("ref", "ref_path", "environment")
-# The service checks these claims of every id token itself.
+# The service itself checks these claims of every id token.
 CHECKED_CLAIMS = ("aud", "exp", "iat", "iss", "jti", "nbf")
-# A trust without any of these claims is for every project of its issuer.
+# A trust without any of these claims applies to every project of its issuer.
 PROJECT_CLAIMS = {
     "sub", "repository", "repository_id", "repository_owner", "repository_owner_id", "workflow_ref",
     "job_workflow_ref", "project_id", "project_path", "namespace_id", "namespace_path",
@@ -37,11 +37,11 @@ BASE64URL = re.compile("[A-Za-z0-9_-]+")
 
 
 class IdTokenError(Exception):
-    """An id token is refused; the message says why in one sentence."""
+    """An id token was rejected; the message gives the reason in one sentence."""
 
 
 class IssuerError(Exception):
-    """The keys of an issuer are not available now; the message says why in one sentence."""
+    """The keys of an issuer are not available; the message gives the reason in one sentence."""
 
 
 class Trust(NamedTuple):
@@ -54,7 +54,7 @@ class Trust(NamedTuple):
     access: Access
     # How long a short token is valid.
     minutes: int
-    # The keys of the issuer as a JSON Web Key Set; without them the service fetches the keys.
+    # The keys of the issuer as a JSON Web Key Set; if None, the service fetches the keys.
     jwks: str | None
     # Certificates in PEM form that the service trusts when it fetches the keys.
     ca: str | None
@@ -66,7 +66,7 @@ class Trust(NamedTuple):
         return not self.claims.keys() & PROJECT_CLAIMS
 
     def find_differences(self, claims: Json) -> list[str]:
-        """Return which claims of an id token differ from the trust, with both values."""
+        """Return the claims of an id token that differ from the trust, with both values."""
         return [
             f"{key} is {quoted(claims[key])}, not {quoted(wanted)}"
             if key in claims
@@ -77,7 +77,7 @@ class Trust(NamedTuple):
 
 
 def _has_value(value: object, key: str, wanted: str) -> bool:
-    """Return whether the claim has the value that a trust wants; lists and objects never do."""
+    """Return whether the claim has the value that a trust requires; lists and objects never do."""
     if isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, int):
@@ -114,7 +114,7 @@ def check_issuer(text: str) -> str:
 
 
 def is_issuer_url(url: str) -> bool:
-    """Return whether keys may be fetched from a URL: over https, or from this machine."""
+    """Return whether keys may be fetched from a URL: only over https or from this machine."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -138,7 +138,7 @@ class IdToken(NamedTuple):
 
     @property
     def signed_hash(self) -> str:
-        """The SHA-256 of the signed part: an ES256 signature can be changed and stay valid."""
+        """The SHA-256 of the signed part; an ES256 signature can be altered and stay valid."""
         return hashlib.sha256(self.text.rpartition(".")[0].encode()).hexdigest()
 
 
@@ -159,9 +159,9 @@ def parse_id_token(text: object) -> IdToken:
 
 
 def _decode_segment(segment: str) -> bytes:
-    """Return the bytes of a part of a token; raise ValueError if it is not canonical base64url.
+    """Return the bytes of a token segment; raise ValueError unless it is canonical base64url.
 
-    Otherwise the last character of a signature could be changed, and the signature stay valid.
+    Otherwise the last character of a signature could be changed without making it invalid.
     """
     if not BASE64URL.fullmatch(segment):
         raise ValueError
@@ -190,7 +190,7 @@ def parse_jwks(content: bytes) -> list[Json]:
 def match_trust(trusts: Sequence[Trust], claims: Json) -> Trust:
     """Return the trust that the claims match; raise IdTokenError with the claims that differ.
 
-    If several match, it is the one with the most claims, then the first by name.
+    If several trusts match, return the one with the most claims, then the first by name.
     """
     differences = {trust.id: trust.find_differences(claims) for trust in trusts}
     nearest = min(trusts, key=lambda each: (len(differences[each.id]), -len(each.claims)))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .messages import shorten
 
-# Limits of how many skipped versions a reason names, and of the texts that it quotes
+# The maximum number of skipped versions that a reason names, and of characters that it quotes.
 MAX_NAMED = 3
 MAX_QUOTED = 100  # characters
 
@@ -31,7 +31,7 @@ class Release(NamedTuple):
     # Whether the version runs on the SDK.
     is_compatible: bool
     published_at: str
-    # Whether the request excludes the version because it is too new
+    # Whether the request excludes the version because it is too new.
     is_too_new: bool
 
     @property
@@ -41,7 +41,7 @@ class Release(NamedTuple):
 
     @property
     def core(self) -> str:
-        """The three numbers of the version, in the form that precedence has."""
+        """The three numbers of the version, in the format of precedence."""
         return self.precedence.partition("-")[0].rstrip("~")
 
 
@@ -54,7 +54,7 @@ class Advice(NamedTuple):
 
 
 def advise(installed: Release, newest_first: Sequence[Release], sdk: str) -> Advice:
-    """Return what the user of the installed version should do on this SDK."""
+    """Return the advice for users of the installed version on this SDK."""
     above = [each for each in newest_first if each.precedence > installed.precedence]
     for index, release in enumerate(above):
         if _is_eligible(release, installed):
@@ -73,7 +73,7 @@ def advise(installed: Release, newest_first: Sequence[Release], sdk: str) -> Adv
 def _advise_downgrade(
     installed: Release, newest_first: Sequence[Release], sdk: str, skipped: str
 ) -> Advice:
-    """Return what replaces a version that must be replaced and has no update."""
+    """Return the replacement for a version that must be replaced and has no update."""
     below = [
         each
         for each in newest_first
@@ -103,7 +103,7 @@ def _is_same_prerelease(release: Release, installed: Release) -> bool:
 
 
 def _explain_skipped(skipped: Sequence[Release]) -> str:
-    """Return why none of these versions is the update; empty if there are none."""
+    """Return why none of these versions is the update; empty if there are no such versions."""
     clauses = [_explain(release) for release in skipped[:MAX_NAMED]]
     if len(skipped) > MAX_NAMED:
         clauses.append(f"and {len(skipped) - MAX_NAMED} more")

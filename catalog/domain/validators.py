@@ -1,6 +1,6 @@
-"""Validators of single values. Each returns the value to store.
+"""Validators for single values.
 
-Each raises NotAllowedError.
+Each validator returns the value to store, or raises NotAllowedError.
 """
 
 import json
@@ -17,25 +17,25 @@ from .semver_ranges import MAX_SAFE_INTEGER, is_version
 from .timestamps import format_timestamp
 
 MAX_IDENTIFIER_LENGTH = 214
-# The path of a scope's registry has this where others have the name of a widget.
+# In the path of a scope's registry, this text takes the place of a widget name.
 REGISTRY = "registry.json"
 MAX_URL_LENGTH = 8192
 # Publishers decide how large a document is; every reader pays for it in memory.
 MAX_TEXT_LENGTH = 10_000  # characters
-# The limit of release notes, and of a readme
+# The maximum size of release notes and of a readme.
 MAX_MARKDOWN_BYTES = 64 * 1024
 MAX_PERMISSIONS = 100
 MAX_PERMISSION_LENGTH = 100  # characters
 MAX_KEYWORDS = 10
 MAX_KEYWORD_LENGTH = 30  # characters
-# A host name has at most 253 characters, and may have a port and a user beside it.
+# A host name has at most 253 characters, plus an optional user and port.
 MAX_AUTHORITY_LENGTH = 512
-# URLs of this form are valid and need not be parsed, which took 6 % of an import.
+# URLs of this form are valid without parsing, which took 6 % of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
-# Other ETags could not be stored, or sent back in a header.
+# Other ETags cannot be stored, or sent back in a header.
 ETAG = re.compile("[ -~]{1,1024}")
-# Times of this form are stored as they are.
+# Times of this form are stored unchanged.
 STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -56,7 +56,7 @@ def check_identifier(value: object) -> str:
 
 
 def check_new_name(value: object) -> str:
-    """A name without a second meaning: in acme/clock@1, or in the path of a scope's registry."""
+    """A name without a second meaning, as in acme/clock@1 or in the path of a scope's registry."""
     name = check_identifier(value)
     if "@" in name or name == REGISTRY:
         raise NotAllowedError(f"a name without an @ and other than {REGISTRY}")
@@ -79,7 +79,7 @@ def check_markdown(value: object) -> str:
 
 def _check_unicode(value: object) -> str:
     try:
-        # JSON can contain half of a surrogate pair, which UTF-8 cannot.
+        # JSON can contain half of a surrogate pair, which UTF-8 cannot represent.
         if isinstance(value, str) and b"\0" not in value.encode():
             return value
         raise ValueError
@@ -105,7 +105,7 @@ def check_boolean(value: object) -> bool:
 
 
 def check_whole_number(value: object) -> int:
-    """A whole number from 0. 5.0 is one too: JavaScript does not distinguish it from 5."""
+    """A whole number from 0. JavaScript does not distinguish 5.0 from 5, so both are accepted."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not 0 <= value <= MAX_SAFE_INTEGER:
@@ -114,7 +114,7 @@ def check_whole_number(value: object) -> int:
 
 
 def check_number(value: object) -> int | str:
-    """A number; one that is not whole is returned as text with all its digits."""
+    """A number; a fractional number is returned as text with all its digits."""
     if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
         return repr(value)
     if isinstance(value, float) and value.is_integer():
@@ -127,7 +127,7 @@ def check_number(value: object) -> int | str:
 def check_timestamp(value: object) -> str:
     """An ISO 8601 time with an offset; returned in UTC, in the form of JavaScript's toISOString."""
     try:
-        # fromisoformat() accepts any character between date and time, but no lower-case z.
+        # fromisoformat() accepts any character between date and time, but not a lower-case z.
         if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
             raise ValueError
         moment = datetime.fromisoformat(value.upper())
@@ -157,7 +157,7 @@ def check_version(value: object) -> str:
 
 
 def check_http_url(value: object) -> str:
-    """An absolute http or https URL. Other schemes could run code in a page that links them."""
+    """An absolute http or https URL; other schemes could run code in a page that links to them."""
     if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
         raise NotAllowedError(
             f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters"
@@ -167,7 +167,7 @@ def check_http_url(value: object) -> str:
     try:
         url = check_text(value)
         _, _, rest = url.partition("//")
-        # urlsplit() takes time quadratic in the length of the authority.
+        # The running time of urlsplit() is quadratic in the length of the authority.
         if len(re.split("[/?#]", rest, maxsplit=1)[0]) > MAX_AUTHORITY_LENGTH:
             raise ValueError
         if not url.isprintable() or " " in url:
@@ -181,7 +181,7 @@ def check_http_url(value: object) -> str:
 
 
 def check_https_url(value: object) -> str:
-    """An absolute https URL, which pages link."""
+    """An absolute https URL, to which pages link."""
     url = check_http_url(value)
     if not url.startswith("https://"):
         raise NotAllowedError("an absolute https URL")
@@ -190,7 +190,7 @@ def check_https_url(value: object) -> str:
 
 def check_url_template(text: str) -> str:
     """The URL of each version, with placeholders for its scope, name and number."""
-    # Replace the placeholders by text that a URL may contain.
+    # Replace the placeholders with text that a URL may contain.
     example = re.sub(r"\{(scope|name|version)\}", "x", text)
     if set("{}") & set(check_http_url(example)):
         raise NotAllowedError("a URL with nothing but {scope}, {name} and {version} in braces")
@@ -198,7 +198,7 @@ def check_url_template(text: str) -> str:
 
 
 def check_base_url(value: object) -> str:
-    """The base URL of a service, which is returned without a final slash."""
+    """The base URL of a service, returned without a final slash."""
     url = check_http_url(value)
     parts = urlsplit(url)
     if parts.query or parts.fragment or "@" in parts.netloc:
@@ -241,7 +241,7 @@ def check_permissions(value: object) -> str:
         ) from None
 
 
-# Most versions have one of a few lists.
+# Most versions have one of a few lists, so the results are cached.
 @lru_cache(maxsize=256)
 def _json_array(texts: tuple[str, ...]) -> str:
     return json.dumps(texts, ensure_ascii=False)
@@ -257,7 +257,7 @@ def _check_permission(value: object) -> str:
 def check_keywords(value: object) -> str | None:
     """A short array of keywords; returned as JSON text, or as None if it is empty.
 
-    Spaces around a keyword are removed, and so are keywords that occur twice.
+    Spaces around keywords and duplicate keywords are removed.
     """
     try:
         if not isinstance(value, list):
@@ -274,7 +274,7 @@ def check_keywords(value: object) -> str | None:
 
 
 def _check_keyword(value: object) -> str:
-    # Commas separate the keywords of the command describe.
+    # The command describe separates keywords with commas.
     text = " ".join(check_text(value).split())
     if not 0 < len(text) <= MAX_KEYWORD_LENGTH or not text.isprintable() or "," in text:
         raise ValueError

@@ -1,1 +1,1 @@
-"""What the service uses of the machine: files, TLS, requests to other services."""
+"""Access to the machine and the network: files, processes, TLS, requests to other services."""

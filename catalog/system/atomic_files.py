@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole or not at all, even if the process is killed."""
+"""Files that are replaced completely or not at all, even if the process is killed."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
-# A process that waits for a lock tries this often.
+# How often a process that waits for a lock tries again.
 LOCK_INTERVAL = 0.05  # seconds
 
 
@@ -25,8 +25,8 @@ LOCK_INTERVAL = 0.05  # seconds
 def atomic_replace(target: Path) -> Iterator[Path]:
     """Create a file for the block to write, which replaces the target if the block succeeds.
 
-    Only the owner may read and write the new file, whatever it replaces. If the target is a link,
-    the link itself is replaced: another user may have put it there.
+    Only the owner may read and write the new file, regardless of the file that it replaces. If the
+    target is a link, the link itself is replaced: another user may have created it.
     """
     with scratch_directory(target.parent) as directory:
         new = directory / "new"
@@ -36,7 +36,7 @@ def atomic_replace(target: Path) -> Iterator[Path]:
 
 
 def replace_file(new: Path, target: Path) -> None:
-    """Replace the target by a new file, in one step that survives a crash."""
+    """Replace the target with a new file, in one step that survives a crash."""
     with open(new, "rb") as file:
         os.fsync(file.fileno())
     os.replace(new, target)
@@ -46,7 +46,7 @@ def replace_file(new: Path, target: Path) -> None:
 def is_special(path: Path) -> bool:
     """Return whether the path is a device, a pipe or the like, which must not be replaced.
 
-    /dev/stdout is a link, perhaps to a regular file, and must not be replaced either.
+    /dev/stdout is a link, possibly to a regular file, and must not be replaced either.
     """
     if path.exists() and not path.is_file():
         return True
@@ -57,12 +57,12 @@ def is_special(path: Path) -> bool:
 
 @contextmanager
 def locked_new_file(target: Path) -> Iterator[None]:
-    """Let no other process that calls this create the file in the block, which replaces it.
+    """Prevent other callers from creating the same file in the block, which replaces it.
 
-    Until then the file is empty. Raise FileExistsError if there is one that is not.
+    Until then the file is empty. Raise FileExistsError if a file exists that is not empty.
     """
     with open(target, "ab", opener=partial(os.open, mode=0o600)) as file:
-        # Some network file systems cannot lock a file: there, nothing is locked.
+        # Some network file systems cannot lock a file; there, the file is not locked.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_size > 0 or not _is_at_path(target, file.fileno()):
@@ -71,19 +71,19 @@ def locked_new_file(target: Path) -> Iterator[None]:
 
 
 def find_unused(path: Path) -> Path:
-    """Return the path if there is nothing, else the first free one with a number from 2 on."""
+    """Return the path if it is unused, else the first unused one with a number from 2 on."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(2))
     return next(each for each in itertools.chain([path], numbered) if not os.path.lexists(each))
 
 
 def keep_file(path: Path, name: Path) -> None:
-    """Give the file a second name; it keeps its first one."""
+    """Give the file a second name; it also keeps its first name."""
     with scratch_directory(name.parent) as directory:
         kept = directory / "kept"
         try:
             os.link(path, kept)
         except OSError:
-            # The file system has no hard links.
+            # The file system does not support hard links.
             shutil.copy2(path, kept)
         replace_file(kept, name)
 
@@ -93,7 +93,7 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
     """Create a directory for incomplete files, and remove it with its content after the block.
 
     A process that is killed leaves its directory behind. The next call with the same parent removes
-    it. A process locks its directory, so those in use stay.
+    it. A process locks its directory, so directories in use stay.
     """
     _remove_abandoned(parent)
     directory, descriptor = _create_locked(parent)
@@ -107,7 +107,8 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 def _create_locked(parent: Path) -> tuple[Path, int]:
     while True:
         directory = Path(tempfile.mkdtemp(dir=parent, prefix=SCRATCH_PREFIX))
-        # Before it is locked, another process may remove it as abandoned. Then create another one.
+        # Before the directory is locked, another process may remove it as abandoned. In that case,
+        # create another one.
         with suppress(FileNotFoundError):
             descriptor = _open_directory(directory)
             if _lock(descriptor) is not False and _is_at_path(directory, descriptor):
@@ -121,7 +122,7 @@ def _remove_abandoned(parent: Path) -> None:
     except OSError:
         return
     for name in filter(SCRATCH_NAME.fullmatch, names):
-        # If it cannot be opened, it is not a directory, or it belongs to another user.
+        # A path that cannot be opened is not a directory, or belongs to another user.
         with suppress(OSError):
             descriptor = _open_directory(parent / name)
             try:
@@ -161,10 +162,10 @@ def _is_at_path(path: Path, descriptor: int) -> bool:
 def locked_directory(
     directory: Path, timeout: float = math.inf, on_wait: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Let no other process that calls this change the directory in the block.
+    """Prevent other callers from changing the directory in the block.
 
-    If another one does, call on_wait and wait; raise TimeoutError after that many seconds. Some
-    network file systems cannot lock a directory: there, nothing is locked.
+    If another caller holds the lock, call on_wait and wait; raise TimeoutError after this many
+    seconds. Some network file systems cannot lock a directory; there, the directory is not locked.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -180,12 +181,12 @@ def locked_directory(
             time.sleep(LOCK_INTERVAL)
         yield
     finally:
-        # This releases the lock. The kernel does the same when the process ends or is killed.
+        # Closing the descriptor releases the lock. The kernel does the same when the process ends.
         os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make renames in the directory survive a loss of power."""
+    """Make renames in the directory survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -194,7 +195,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, 0 if there is none."""
+    """Return the size of a file in bytes; 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:
@@ -202,7 +203,7 @@ def file_size(path: Path) -> int:
 
 
 def drop_from_memory(file: BinaryIO) -> None:
-    """Write the file to the disk, and let the next read take it from there, not from memory."""
+    """Write the file to disk, and drop it from the page cache: the next read uses the disk."""
     os.fsync(file.fileno())
     # Some systems lack this call, and some file systems ignore it.
     if hasattr(os, "posix_fadvise"):

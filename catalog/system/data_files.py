@@ -1,4 +1,4 @@
-"""Files that the service reads and that are not code, such as schema.sql."""
+"""Files of the service that are not code, such as schema.sql."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ PACKAGE = Path(__file__).parents[1]
 
 
 class DataFileError(Exception):
-    """A file of the installation is missing; the message names it and says what to do."""
+    """A file of the installation is missing; the message names the file and says what to do."""
 
 
 def find_data_file(name: str) -> Path:
     """Return the path of a file; raise DataFileError if it is missing.
 
-    It is in the package or, as schema.sql and the demo catalog of a checkout, beside it.
+    The file is in the package or, like schema.sql and the demo catalog in a checkout, beside it.
     """
     for path in (PACKAGE / name, PACKAGE.parent / name):
         if path.is_file():

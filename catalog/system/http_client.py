@@ -1,8 +1,8 @@
-"""The HTTP client for all requests to other services, bounded in size and time.
+"""The HTTP client for all requests to other services, with limits on size and time.
 
 urllib3 and http.client limit each single wait, not the sum of all waits. A server that sends a byte
-now and then, or "100 Continue" again and again, could keep its client waiting forever. So a timer
-shuts the socket down at the deadline of the request.
+now and then, or "100 Continue" again and again, could keep its client waiting forever. Therefore a
+timer shuts the socket down at the deadline of the request.
 """
 
 import re
@@ -31,10 +31,10 @@ from .http_connections import (
 )
 
 CONNECT_SECONDS = 10
-# The limit of one wait. A request may wait many times.
+# The maximum duration of one wait. A request may wait many times.
 MAX_WAIT_SECONDS = 60
 READ_SIZE = 64 * 1024  # bytes
-# A detail with ten thousand versions takes a third of this.
+# A detail with ten thousand versions takes about a third of this size.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # Services close a connection if a body arrives more slowly than this.
 MIN_UPLOAD_RATE = 16 * 1024  # bytes a second
@@ -53,12 +53,12 @@ class Response(NamedTuple):
 
     status: int
     headers: HTTPHeaderDict
-    # Empty if a sink received the body.
+    # The body; empty if a sink received it.
     body: bytes
 
 
 class Retries(NamedTuple):
-    """When a request is sent again: after a transient error or one of these statuses."""
+    """When a request is retried: after a transient error or one of these statuses."""
 
     # The wait before each retry.
     waits: Sequence[float] = ()  # seconds
@@ -112,11 +112,11 @@ class HttpClient:
         retries: Retries = NO_RETRIES,
         end: float | None = None,
     ) -> Response:
-        """Return the response, of any status, for a path of the service or for another URL.
+        """Return the response, with any status, for a path of the service or for another URL.
 
-        If the status is 200, the sink receives the body, which has at most max_bytes. After a retry
-        it is called again. Own seconds replace the limit of the client. No attempt lasts beyond the
-        end, a time of time.monotonic().
+        If the status is 200, the sink receives the body, which has at most max_bytes; after a retry
+        the sink is called again. seconds replaces the limit of the client. No attempt lasts beyond
+        end, which is a time of time.monotonic().
         """
         if self.url.startswith(UNIX_SCHEME):
             origin, host = Origin.of(self.url), "localhost"
@@ -155,7 +155,7 @@ class HttpClient:
         max_bytes: int,
         deadline: float,
     ) -> Response:
-        """Send a request once and read its response; the limit is for error messages."""
+        """Send a request once and read its response; limit is used in error messages."""
         connection, is_complete = self._connections.open(origin, deadline), False
         try:
             with limited_time(deadline, connection.sock) as expired:
@@ -174,7 +174,7 @@ class HttpClient:
                         sink(_read_pieces(response, max_bytes, errors))
                     else:
                         body = b"".join(_read_pieces(response, self._max_bytes, errors))
-                    # The end of a socket that was shut down looks like the end of a body.
+                    # If the socket was shut down, its end looks like the end of a body.
                     if expired.is_set():
                         raise too_slow(limit)
                     is_complete = response.closed and connection.sock is not None
@@ -194,9 +194,9 @@ def _read_pieces(
     """Yield the decoded body as it arrives; raise TransferError if it is too large."""
     remaining = max_bytes
     while True:
-        # Catch errors of the transfer only. A sink may fail for other reasons: a full disk.
+        # Catch only errors of the transfer: a sink may fail for other reasons, such as a full disk.
         with errors():
-            # read() would wait for a whole piece, and decode it before its size is known.
+            # read() would wait for a whole piece, and would decode it before its size is known.
             piece = response.read1(READ_SIZE, decode_content=True)
         if not piece:
             return
@@ -208,7 +208,7 @@ def _read_pieces(
 
 @contextmanager
 def _transfer_errors(limit: float, deadline: float, expired: Event, problem: str) -> Iterator[None]:
-    """Raise TransferError for everything that can go wrong on an open connection."""
+    """Raise TransferError for all errors of an open connection."""
     try:
         yield
     except (OSError, HTTPException, HTTPError) as error:
@@ -224,7 +224,7 @@ def _transfer_errors(limit: float, deadline: float, expired: Event, problem: str
 
 
 def _parse_retry_after(text: str) -> float:
-    """Return the seconds that a Retry-After header asks for, 0 if it is missing or invalid."""
+    """Return the seconds in a Retry-After header; 0 if it is missing or invalid."""
     if re.fullmatch("[0-9]{1,9}", text):
         return int(text)
     try:

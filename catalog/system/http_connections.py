@@ -1,4 +1,4 @@
-"""Connections for HTTP requests: addresses of a host, deadlines of a socket, TLS."""
+"""Connections for HTTP requests: addresses of hosts, deadlines of sockets, and TLS."""
 
 import errno
 import ipaddress
@@ -22,7 +22,7 @@ from .tls import create_context, describe_refusal
 
 UNIX_SCHEME = "unix:"
 MAX_IDLE_CONNECTIONS = 32
-# Transient errors, besides a refused connection.
+# Errors that are transient, in addition to a refused connection.
 TRANSIENT_ERRORS = {errno.EHOSTUNREACH, errno.ENETUNREACH, socket.EAI_AGAIN}
 NOT_VALID = "cannot be reached: its host name is not valid"
 
@@ -41,8 +41,8 @@ NOT_PUBLIC = [
 class TransferError(Exception):
     """A request has no usable response; the message continues a sentence that begins with the URL.
 
-    A transient error may be gone when the request is sent again. If is_unsent is true, the service
-    did not receive the request; otherwise it may have done what was requested.
+    A transient error may disappear when the request is retried. If is_unsent is true, the service
+    did not receive the request; otherwise it may have carried the request out.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TransferError(Exception):
 
 
 def too_slow(seconds: float, **flags: bool) -> TransferError:
-    """Return the error for a server that needed more than these seconds."""
+    """Return the error for a server that took longer than this many seconds."""
     is_round = seconds == int(seconds) or seconds > 10
     limit = plural(int(seconds), "second") if is_round else f"{seconds:.2g} s"
     return TransferError(f"did not respond within {limit}", **flags)
@@ -81,13 +81,14 @@ class Origin(NamedTuple):
 
 @contextmanager
 def limited_time(deadline: float, sock: socket.socket) -> Iterator[Event]:
-    """At the deadline, set the event and shut the socket down, which interrupts any wait."""
+    """Set the event and shut the socket down at the deadline, which interrupts any wait."""
     expired = Event()
 
     def shut_down() -> None:
         expired.set()
         with suppress(OSError):
-            # The method of a TLS socket would also change its state, which its thread uses.
+            # The shutdown method of a TLS socket would also change its state, which its thread
+            # uses.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = Timer(max(deadline - time.monotonic(), 0), shut_down)
@@ -105,26 +106,26 @@ def _close_all(idle: list[tuple[Origin, HTTPConnection]]) -> None:
 
 
 class Connections:
-    """Connections that are kept for the next requests. Thread-safe."""
+    """Keeps connections open for the next requests. Thread-safe."""
 
     def __init__(self, ca: str | None, seconds: float, *, protects_local_network: bool) -> None:
         """Trust the certificates of the system and those in the file ca.
 
-        All addresses of a host together and the TLS handshake may take this many seconds each.
-        With protects_local_network, addresses of the local network are refused unless the host of
-        the first connection is on that network.
+        Connecting to all addresses of a host together, and the TLS handshake, may take this many
+        seconds each. With protects_local_network, addresses of the local network are rejected
+        unless the host of the first connection is on that network.
         """
         self._ca, self._seconds = ca, seconds
         self._protects_local_network = protects_local_network
         # Whether all addresses of the first host are local.
         self._is_local: bool | None = None
         self._idle: list[tuple[Origin, HTTPConnection]] = []
-        # Close the sockets of a client that nobody closes.
+        # Close the sockets of a client that is never closed explicitly.
         weakref.finalize(self, _close_all, self._idle)
         self._lock = Lock()
 
     def open(self, origin: Origin, deadline: float) -> HTTPConnection:
-        """Return an idle connection that the server has kept open, or else a new one."""
+        """Return an idle connection that the server has kept open, or a new one."""
         while idle := self._take(origin):
             if idle.is_connected:
                 return idle
@@ -143,7 +144,7 @@ class Connections:
         return connection
 
     def keep(self, origin: Origin, connection: HTTPConnection) -> None:
-        """Keep a connection, whose response was read to its end, for the next request."""
+        """Keep a connection for the next request after its response was read completely."""
         with self._lock:
             self._idle.append((origin, connection))
             evicted = self._idle[:-MAX_IDLE_CONNECTIONS]
@@ -163,7 +164,7 @@ class Connections:
         return found and found[1]
 
     def _connect(self, origin: Origin, end: float) -> socket.socket:
-        """Return a socket that is connected to the first address of the host that accepts."""
+        """Return a socket that is connected to the first accepting address of the host."""
         refusal = OSError(None, "its host name has no address")
         for family, address in self._resolve(origin):
             if (remaining := end - time.monotonic()) <= 0:
@@ -187,9 +188,9 @@ class Connections:
         raise refusal
 
     def _resolve(self, origin: Origin) -> list[tuple[int, str | tuple[str, int]]]:
-        """Return the family and the address of each address of the host that may be used.
+        """Return the family and address of each address of the host that may be used.
 
-        A connection goes to an address that was examined here: a later lookup could differ.
+        A connection uses only addresses that were checked here: a later lookup could return others.
         """
         if origin.scheme == "unix":
             return [(socket.AF_UNIX, origin.host)]
@@ -231,7 +232,7 @@ def _is_public(address: str) -> bool:
 
 @contextmanager
 def _connection_errors(seconds: float) -> Iterator[None]:
-    """Raise TransferError for everything that can prevent a connection."""
+    """Raise TransferError for all errors that can prevent a connection."""
     try:
         yield
     except TimeoutError as error:

@@ -1,6 +1,7 @@
-"""The signature, the audience and the times of an id token, verified with PyJWT.
+"""Verifies the signature, the audience and the times of an id token with PyJWT.
 
-PyJWT and cryptography are the optional extra oidc. Only a catalog with a trust imports this module.
+PyJWT and cryptography belong to the optional extra oidc. Only a catalog with a trust imports this
+module.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from ..domain.messages import quoted
 from ..domain.timestamps import format_timestamp
 from ..domain.trusts import IdToken, IdTokenError
 
-# The algorithms that are accepted, with the type of their keys.
+# The accepted algorithms, with the type of their keys.
 KEY_TYPES = {"RS256": "RSA", "ES256": "EC"}
 # The parameters of a public key. Others, such as those of a private key, are ignored.
 PARAMETERS = ("kty", "n", "e", "crv", "x", "y")
@@ -27,7 +28,7 @@ REQUIRED_CLAIMS = ["aud", "exp", "iss", "sub"]
 
 
 def verify(token: IdToken, keys: Sequence[Json], issuer: str, audience: str) -> str:
-    """Return from when on a valid id token is refused as expired; raise IdTokenError."""
+    """Return the time from which a valid id token is rejected as expired; raise IdTokenError."""
     algorithm = token.header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         accepted = " or ".join(KEY_TYPES)
@@ -87,7 +88,7 @@ def _format_time(seconds: Any) -> str:
 
 
 def _describe(error: Exception, token: IdToken, audience: str) -> str:
-    """Return why a claim that the service checks itself is refused."""
+    """Return why a claim that the service checks itself is not accepted."""
     claims = token.claims
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"The id token has no claim {error.claim}."

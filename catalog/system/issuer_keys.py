@@ -1,4 +1,4 @@
-"""The keys with which issuers sign id tokens, cached."""
+"""A cache of the keys with which issuers sign id tokens."""
 
 import threading
 import time
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ..domain.documents import Json
 from ..domain.trusts import IssuerError
 
-# An unknown key id, which anybody can send, must not make the service flood the issuer.
+# Anyone can send an unknown key id, so it must not make the service flood the issuer.
 MIN_INTERVAL = 60  # seconds between two fetches from an issuer
 
 
 class CachedKeys(NamedTuple):
-    """The keys of an issuer, and the time of the clock at which they expire."""
+    """The keys of an issuer, and the time at which they expire."""
 
     keys: list[Json]
     expires: float
@@ -26,21 +26,21 @@ NO_KEYS = CachedKeys([], 0)
 
 
 class IssuerKeys:
-    """The keys of all issuers. Thread-safe; a fetch keeps other callers waiting."""
+    """The keys of all issuers. Thread-safe; other callers wait during a fetch."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By issuer and certificates.
+        # The keys are cached by the issuer's URL and its trusted certificates.
         self._cached: dict[tuple[str, str | None], CachedKeys] = {}
         self._next_fetch: dict[tuple[str, str | None], float] = {}
 
     def find(self, issuer: str, ca: str | None, key_id: object) -> list[Json]:
         """Return the keys of an issuer; raise IssuerError if they are unknown or expired.
 
-        They are fetched if they have expired, or if none of them has the id.
+        The keys are fetched if they have expired, or if none of them has the id.
         """
-        # Imported here because few services have a trust.
+        # This import is local because few services have a trust.
         from .issuer_requests import fetch_keys
 
         source = (issuer, ca)

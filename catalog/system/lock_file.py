@@ -1,4 +1,4 @@
-"""A lock file: it lets one process at a time do something that takes long."""
+"""A lock file, which lets only one process at a time run a long operation."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ def lock_file(path: Path) -> Iterator[None]:
     """Hold the lock at the path for the block; raise BlockingIOError if another process holds it.
 
     The kernel releases the lock when the process ends or is killed. Some network file systems
-    cannot lock a file: there, nothing is locked.
+    cannot lock a file; there, nothing is locked.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -24,7 +24,8 @@ def lock_file(path: Path) -> Iterator[None]:
             except OSError:
                 yield
                 return
-            # The process that held the lock may have removed the file before this one locked it.
+            # The previous holder of the lock may have removed the file before this process locked
+            # it.
             if _is_at_path(path, descriptor):
                 try:
                     yield

@@ -19,17 +19,17 @@ BEARER = "bearer"
 class NetrcError(Exception):
     """The file cannot be used; the message says why, without a full stop.
 
-    No message contains a part of the file: it may be a password.
+    No message contains any part of the file, because it may be a password.
     """
 
 
 class Credentials(NamedTuple):
-    """What the netrc file contains for the host of a service."""
+    """The content of the netrc file for the host of a service."""
 
     path: str
-    # The value of the header Authorization; None if there is no entry or it must not be sent.
+    # The value of the Authorization header; None if there is no entry or it must not be sent.
     authorization: str | None = None
-    # Whether there is an entry that is not sent, because the URL is not https.
+    # Whether there is an entry that is not sent because the URL is not https.
     needs_https: bool = False
     # Whether other users can read the file.
     is_exposed: bool = False
@@ -49,7 +49,7 @@ class Credentials(NamedTuple):
 def find_credentials(url: str) -> Credentials:
     """Return the credentials for the host of a URL; raise NetrcError if the file is not valid.
 
-    The file is the one that NETRC names, or else ~/.netrc, which need not exist.
+    The path of the file comes from NETRC; the default is ~/.netrc, which need not exist.
     """
     named = os.environ.get(VARIABLE)
     path = Path(named) if named else Path(os.path.expanduser("~/.netrc"))
@@ -70,7 +70,7 @@ def find_credentials(url: str) -> Credentials:
         return Credentials(name)
     if origin.scheme != "https" and not is_loopback(origin.host):
         return Credentials(name, needs_https=True)
-    # The group may read a file of root that a service of another user needs.
+    # A file of root may be readable by its group, for a service that runs as another user.
     readers = stat.S_IROTH | (stat.S_IRGRP if status.st_uid == os.geteuid() else 0)
     is_exposed = bool(status.st_mode & readers)
     if login != BEARER:

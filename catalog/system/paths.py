@@ -1,4 +1,4 @@
-"""Paths and errors of the operating system in messages."""
+"""Formats paths and operating system errors for messages."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,6 @@ def path_text(path: Path) -> str:
 
 
 def error_reason(error: OSError | UnicodeError) -> str:
-    """Return why a name or an address cannot be used."""
-    # Python itself refuses some names of hosts, without an error number.
+    """Return the reason why a host name or address cannot be used."""
+    # Python itself rejects some host names, without an error number.
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""The process of a server: its outputs, its memory, and how many files it may open."""
+"""Settings of a server process: its outputs, its memory, and its limit of open files."""
 
 import ctypes
 import os
@@ -12,9 +12,9 @@ LARGE_BLOCK = 1024 * 1024  # bytes
 
 
 def open_closed_outputs() -> None:
-    """Discard what is written to an output that was closed when the process was started.
+    """Discard output to streams that were closed when the process was started.
 
-    Otherwise the next file or socket would get the descriptor of the output.
+    Otherwise the next file or socket would get the descriptor of the stream.
     """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -23,17 +23,17 @@ def open_closed_outputs() -> None:
 
 
 def release_large_blocks() -> None:
-    """Have malloc return large blocks to the system when they are freed.
+    """Make malloc return large blocks to the system when they are freed.
 
     glibc would keep them for each thread: after 20 registries of 20 MB, 960 MB instead of 180.
     """
-    # Other C libraries have no mallopt.
+    # Other C libraries do not have mallopt.
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def allow_open_files(count: int) -> None:
-    """Let the process open this many files; raise ValueError if the system allows fewer."""
+    """Allow the process to open this many files; raise ValueError if the system allows fewer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
         try:

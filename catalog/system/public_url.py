@@ -9,14 +9,14 @@ from werkzeug.sansio.utils import get_host
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-# Names with an underscore are not valid in DNS, but they are usual in compose files.
+# Names with an underscore are invalid in DNS, but common in compose files.
 NAME_WITH_UNDERSCORE = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
 
 
 def public_url(configured: str, environ: "WSGIEnvironment") -> str:
     """Return the configured base URL; without one, the URL under which the client sent a request.
 
-    The environ is that of the request.
+    environ is the WSGI environment of the request.
     """
     # Werkzeug's request.host takes twice as long.
     return configured or _base_url(
@@ -32,5 +32,5 @@ def _base_url(scheme: str, host_header: str | None, server: str, prefix: str) ->
     host = get_host(scheme, host_header)
     if not host and host_header and NAME_WITH_UNDERSCORE.fullmatch(host_header):
         host = host_header
-    # HTTP/1.0 allows requests without Host: use the address of the listener.
+    # HTTP/1.0 allows requests without Host; the address of the listener replaces it.
     return f"{scheme}://{host or get_host(scheme, server) or 'localhost'}{prefix}"

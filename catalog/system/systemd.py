@@ -1,7 +1,7 @@
-"""The protocols of systemd: the listening sockets that it passes, and the notice of readiness.
+"""The protocols of systemd: the listening sockets that it passes, and readiness notification.
 
 systemd keeps a socket that it passes open across a restart. Connections that arrive in between wait
-in its listen queue for the next process, so a restart loses none. See sd_listen_fds(3) and
+in its listen queue for the next process, so a restart does not lose any. See sd_listen_fds(3) and
 sd_notify(3).
 """
 
@@ -25,7 +25,7 @@ def take_passed_sockets() -> list[socket.socket]:
     pid = os.environ.pop("LISTEN_PID", "")
     count = os.environ.pop("LISTEN_FDS", "0")
     os.environ.pop("LISTEN_FDNAMES", None)
-    # With another id, the variables are meant for a parent of this process.
+    # With another process id, the variables are meant for a parent of this process.
     if pid != str(os.getpid()):
         return []
     return [

@@ -4,17 +4,17 @@ import ssl
 
 
 class CertificatesError(Exception):
-    """A file has no certificates that can be read; the message names it, without a full stop."""
+    """A file has no readable certificates; the message names the file, without a full stop."""
 
 
 class PemText(str):
-    """Certificates in PEM form, in place of the name of their file."""
+    """Certificates in PEM form, used instead of the name of a file."""
 
 
 def create_context(ca: str | None) -> ssl.SSLContext:
-    """Return a context that trusts the certificates of the system, and those in a PEM file."""
+    """Return a context that trusts the certificates of the system and those in a PEM file."""
     context = ssl.create_default_context()
-    # Ignore the common name: only the alternative names of a certificate count.
+    # Ignore the common name: only the alternative names of a certificate are checked.
     context.hostname_checks_common_name = False
     context.set_alpn_protocols(["http/1.1"])
     try:
@@ -28,6 +28,6 @@ def create_context(ca: str | None) -> ssl.SSLContext:
 
 
 def describe_refusal(error: ssl.SSLCertVerificationError) -> str:
-    """Return why the certificate of a server was refused, as the end of a sentence."""
+    """Return why the certificate of a server was rejected, as the end of a sentence."""
     cause = error.verify_message.rstrip(".")
     return f"its certificate is not valid: {cause}; --ca is for a private authority"

@@ -1,1 +1,1 @@
-"""Mirrors of an upstream catalog, made through its public API."""
+"""Mirrors of an upstream catalog, which use its public API."""

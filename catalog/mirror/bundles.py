@@ -16,7 +16,7 @@ from ..store.write.stored_bundles import StoredBundle, register_bundles, release
 from .documents import in_batches
 from .upstream import MAX_BUNDLE_BYTES, Upstream, UpstreamError
 
-# Downloads leave a tenth of the disk free, and at least this much.
+# Downloads leave a tenth of the disk free, and at least this many bytes.
 MIN_FREE_BYTES = 256 * 1024 * 1024
 NO_SPACE = "a tenth of the disk, and at least 256 MB, must stay free"
 
@@ -40,7 +40,7 @@ def download_bundles(
     source: str,
     on_progress: Callable[[int, int], None],
 ) -> BundleReport:
-    """Download the bundles of all listed copies, and register each as it arrives."""
+    """Download the bundles of all listed copies, and register each bundle as it arrives."""
     groups: dict[str, Group] = {}
     for version in find_copied_versions(database, source):
         groups.setdefault(version.sha256, []).append(version)
@@ -67,9 +67,9 @@ def download_bundles(
 
 
 def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
-    """Download the bundle that these versions share; return the reason if that failed.
+    """Download the bundle that these versions share; return the reason if this fails.
 
-    Versions may name different URLs and sizes for the same hash. Each is tried until one is right.
+    Versions may name different URLs and sizes for the same hash. Each is tried until one succeeds.
     """
     failure = None
     for url, size in dict.fromkeys((version.url, version.size) for version in group):
@@ -91,7 +91,7 @@ def _has_space(incoming: Bundles, size: int) -> bool:
 
 
 def _explain_scheme(upstream: Upstream, url: str) -> str:
-    """Return the probable reason if an https upstream names http URLs, else nothing."""
+    """Return the probable reason if an https upstream names http URLs, else an empty text."""
     if not upstream.base_url.startswith("https:") or not url.startswith("http:"):
         return ""
     return (
@@ -108,9 +108,9 @@ def _register(
     failures: dict[str, str],
     report: BundleReport,
 ) -> None:
-    """Store the downloads, and register which versions have their bundle here and which do not.
+    """Store the downloads, and register which versions have their bundle here.
 
-    Only this locks the directory of bundles: a publication does not wait for downloads.
+    Only this step locks the bundle directory, so publishing does not wait for downloads.
     """
     new, lost = [], []
     with bundles.writing():

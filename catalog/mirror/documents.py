@@ -1,4 +1,4 @@
-"""Fetches widgets from an upstream: documents, with their about and pictures, in parallel."""
+"""Fetches widgets from an upstream in parallel: their documents, about and pictures."""
 
 import json
 import sys
@@ -21,11 +21,12 @@ from ..store.bundles.bundles import Bundles
 from ..store.write.about import NewFile, picture_file
 from .upstream import Upstream, UpstreamError, read_etag, read_json
 
-# The number of requests at the same time.
+# The number of concurrent requests.
 WORKERS = 4
-# The results that one transaction writes: fsync costs little, and a crash loses few of them.
+# The number of results that one transaction writes: large enough for few syncs, and small enough
+# that a crash loses little.
 BATCH_SIZE = 64
-# Results are written at the latest after this time.
+# Results are written after this time at the latest.
 MAX_BATCH_SECONDS = 2
 
 Item = TypeVar("Item")
@@ -62,22 +63,22 @@ def _without_numbers(done: list[tuple[int, Item, Result]]) -> list[tuple[Item, R
 
 @contextmanager
 def _thread_pool() -> Iterator[ThreadPoolExecutor]:
-    """Provide a pool; work that has not started when the block ends is cancelled."""
+    """Yield a pool; work that has not started when the block ends is cancelled."""
     threads = ThreadPoolExecutor(WORKERS)
     try:
         yield threads
     finally:
-        # An interrupted command must end now, not when the pending responses arrive.
+        # An interrupted command must end immediately, not when the pending responses arrive.
         is_interrupted = isinstance(sys.exception(), KeyboardInterrupt)
         threads.shutdown(wait=not is_interrupted, cancel_futures=True)
 
 
 class Fetched(NamedTuple):
-    """The result of the requests for one widget; without a document, the copy is current."""
+    """The result of the requests for one widget; if document is None, the copy is up to date."""
 
     document: Document | None = None
     etag: str | None = None
-    # The columns of about; None if they were not requested or the upstream has none.
+    # The columns of about; None if about was not requested or the upstream does not have it.
     about: Row | None = None
     # The file of the picture, if it is new.
     files: tuple[NewFile, ...] = ()
@@ -95,14 +96,15 @@ class Fetcher:
     ) -> None:
         self._upstream, self._bundles = upstream, bundles
         self._lists_changes, self._with_pictures = lists_changes, with_pictures
-        # Release 1.0.0 has no about: the first request of a run finds that out, before others.
+        # Release 1.0.0 has no about: the first request of a run detects that before the others
+        # start.
         self._has_about: bool | None = None
         self._first_request = Lock()
 
     def fetch(self, key: WidgetName, etag: str | None, *, with_about: bool) -> Fetched:
         """Fetch the document of a widget, unless it still has this ETag, and its about.
 
-        The about of a widget that is current is fetched only with_about.
+        The about of an up-to-date widget is fetched only if with_about is true.
         """
         try:
             path = _detail_path(key)
@@ -125,7 +127,7 @@ class Fetcher:
             return Fetched(failure=f"{error.problems[0]}{more}")
         if document.path != str(key):
             return Fetched(failure=f"the response is about {quoted(document.path)}")
-        # Without an ETag, the next run fetches the about again if it failed now.
+        # If fetching the about failed, store no ETag, so that the next run fetches it again.
         about = self.fetch_about(key)
         return about._replace(
             document=document, etag=None if about.failure else read_etag(response)
@@ -145,7 +147,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # An upstream that lists its changes probably has just unlisted the widget.
+            # If the upstream lists its changes, it has probably just unlisted the widget.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False
@@ -155,7 +157,8 @@ class Fetcher:
         if about is None or problems:
             raise UpstreamError(problems[0] if problems else "it is not an object")
         picture = json.loads(about["picture"] or "{}")
-        # A file of this hash may be here as a bundle, which nobody has examined as a picture.
+        # A file with this hash may be stored here as a bundle, which was never checked as a
+        # picture.
         if not picture or self._bundles.has_picture(picture):
             return Fetched(about=about)
         if not self._with_pictures:

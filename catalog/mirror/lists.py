@@ -1,4 +1,4 @@
-"""Reads the lists of an upstream: its widgets, and what changed since a position."""
+"""Reads the lists of an upstream: its widgets, and its changes since a position."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ Counts = dict[WidgetName, int | None]
 
 
 class UpstreamChanges(NamedTuple):
-    """What changed since a position, and the position after it."""
+    """The changes since a position, and the position after them."""
 
     # The ETag of each changed widget; None if it is no longer public.
     etags: dict[WidgetName, str | None]
@@ -39,20 +39,20 @@ class UpstreamChanges(NamedTuple):
         return [key for key, etag in self.etags.items() if etag is not None]
 
     def has_current(self, key: WidgetName, etag: str | None) -> bool:
-        """Return whether a copy of the widget with this ETag is current."""
+        """Return whether a copy of the widget with this ETag is up to date."""
         if etag is None:
             return False
-        # The changes have the ETags of details that are not compressed.
+        # The changes contain the ETags of uncompressed details.
         return self.etags.get(key, etag) in (etag, etag.replace('-gzip"', '"'))
 
 
 class Lists(NamedTuple):
     """The lists of an upstream, which are read before any widget."""
 
-    # All selected widgets, and others that the list contains.
+    # All selected widgets, and any others in the list.
     listed: Counts
     others: set[str]
-    # Whether no widget was missed because the list changed while it was read.
+    # Whether no widget was missed because the list changed while it was being read.
     is_complete: bool
     # None if the upstream does not list its changes.
     changes: UpstreamChanges | None
@@ -63,8 +63,8 @@ def read_lists(
 ) -> Lists:
     """Read the changes since a position, then the list of the selected widgets.
 
-    Raise UpstreamError if there is no catalog at the URL and, with needs_widgets, if it lists no
-    widget at all: that is more often a fault than a takedown of everything.
+    Raise UpstreamError if there is no catalog at the URL. With needs_widgets, also raise it if the
+    upstream lists no widget at all: that is more often a fault than a takedown of everything.
     """
     changes = read_changes(upstream, position)
     found, is_complete = list_widgets(upstream, selection)
@@ -79,7 +79,7 @@ def read_lists(
 def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool]:
     """Return the widgets in all lists that a selection needs, and whether they are complete.
 
-    A widget that moves to a page already read is missed, and another one is read twice.
+    A widget that moves to an earlier page is missed, and another widget is then read twice.
     """
     counts: Counts = {}
     are_complete = []
@@ -94,7 +94,7 @@ def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool
 
 
 def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]:
-    """Return the widgets on all pages of one list, and whether they are as many as it states."""
+    """Return the widgets on all pages of one list, and whether there are as many as it states."""
     counts: Counts = {}
     seen: set[WidgetName] = set()
     page, received, has_more = 0, 0, True
@@ -123,9 +123,9 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
 def read_changes(upstream: Upstream, position: str | None) -> UpstreamChanges | None:
     """Return the changes since the position; None if the upstream does not list its changes.
 
-    Without a position, and if the upstream no longer knows it, they are read from the beginning and
-    contain every listed widget. Any failure counts as an upstream without changes, which is
-    mirrored without them: other servers respond in other ways to a path that they do not have.
+    Without a position, or if the upstream no longer knows it, the changes are read from the
+    beginning and contain every listed widget. Any failure counts as an upstream without changes:
+    other servers respond in different ways to a path that they do not have.
     """
     try:
         return _read_all_changes(upstream, position)
@@ -144,7 +144,7 @@ def _read_all_changes(upstream: Upstream, position: str | None) -> UpstreamChang
             return _read_all_changes(upstream, None)
         page = read_json(response)
         with _format_errors("the response is not a list of changes"):
-            # If a widget changed twice, the later change counts.
+            # If a widget changed twice, only the later change counts.
             entries = {_check_key(entry): _check_etag(entry) for entry in page["changes"]}
             position, has_more = check_nonempty_text(page["next"]), check_boolean(page["more"])
         etags |= entries

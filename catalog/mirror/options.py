@@ -1,4 +1,4 @@
-"""What a mirror copies from an upstream."""
+"""The options that decide what a mirror copies from an upstream."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -8,7 +8,7 @@ from ..domain.documents import Json
 from ..store.read.selection import Selection
 from .upstream import UpstreamError
 
-# The prefix of an ETag that was stored with a choice of versions.
+# The prefix of an ETag that was stored together with a choice of versions.
 CHOICE = "newest="
 
 
@@ -18,7 +18,7 @@ class MirrorOptions(Selection):
 
     # Widgets that are neither copied nor refreshed, as scope/name.
     excludes: Sequence[str] = ()
-    # The number of versions of a widget to copy, for each SDK if there are any; None for all.
+    # The number of versions of each widget to copy, for each SDK if any are given; None for all.
     newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False
@@ -29,16 +29,16 @@ class MirrorOptions(Selection):
 
     @classmethod
     def from_memory(cls, values: Json) -> "MirrorOptions":
-        """Return the options that a run has stored, without those that no longer exist."""
+        """Return the options that a run has stored, except options that no longer exist."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})
 
     def selects(self, scope: str, name: str) -> bool:
-        """Return whether the scope, the name or no name at all selects the widget."""
+        """Return whether the scope, the name, or an empty selection selects the widget."""
         return f"{scope}/{name}" not in self.excludes and super().selects(scope, name)
 
     def unmatched(self, paths: Collection[str], others: Collection[str] = ()) -> list[str]:
-        """Return the options that match none of the selected widgets, or none of the others."""
+        """Return the options that match no widget: neither a selected nor an excluded one."""
         excludes = [each for each in self.excludes if each not in others]
         return super().unmatched(paths) + MirrorOptions(excludes=excludes).arguments()
 
@@ -47,11 +47,11 @@ class MirrorOptions(Selection):
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def dropped_from(self, before: "MirrorOptions") -> list[str]:
-        """Return the arguments of the former options that these lack."""
+        """Return the arguments of the former options that these options lack."""
         return [each for each in before.arguments() if each not in self.arguments()]
 
     def mark_etag(self, etag: str | None) -> str | None:
-        """Return the ETag to store: it is valid only for the same choice of versions."""
+        """Return the ETag to store, which is valid only for the same choice of versions."""
         return etag and self._choice + etag
 
     def valid_etag(self, stored: str | None) -> str | None:
@@ -69,7 +69,7 @@ class MirrorOptions(Selection):
 def check_memory(url: str, values: Json) -> None:
     """Raise UpstreamError if a run has stored --official, which no longer exists.
 
-    Without it, the next run would copy more than the operator has chosen.
+    Without this check, the next run would copy more than the operator has chosen.
     """
     if values.get("official"):
         raise UpstreamError(

@@ -12,9 +12,9 @@ from .options import MirrorOptions
 class Memory(NamedTuple):
     """The local state before a run."""
 
-    # The URL by which the copies of this upstream are known.
+    # The URL under which the copies of this upstream are stored.
     source: str
-    # The options of the last run that reached its end; None if there was none.
+    # The options of the last completed run; None if there was none.
     options: MirrorOptions | None
     position: str | None
     held_back: Mapping[str, str]
@@ -27,24 +27,24 @@ class Memory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What happens to each widget; a widget is in only one of the first six."""
+    """What happens to each widget; a widget is in only one of the first six fields."""
 
-    # Copies that the list lacks. They are gone if the upstream does not find them either; otherwise
-    # they are refreshed, since they were copied with another selection.
+    # Copies that the list lacks. If the upstream does not find them either, they are gone;
+    # otherwise they are refreshed, because they were copied with another selection.
     missing: list[WidgetName]
     # Copies that may have changed.
     refreshed: list[WidgetName]
-    # Widgets that are not here yet.
+    # Widgets that do not exist here yet.
     added: list[WidgetName]
-    # Local widgets, and copies from other upstreams, that are replaced.
+    # Local widgets, and copies from other upstreams, that will be replaced.
     adopted: list[WidgetName]
-    # Copies that are current except for their download counts.
+    # Copies that are up to date except for their download counts.
     current: Counts
     # Excluded copies, which become local widgets.
     released: list[WidgetName]
     # The reason for each selected widget that stays as it is.
     refused: dict[WidgetName, str]
-    # Copies whose about may have changed, also if they are current.
+    # Copies whose about may have changed, even if their document is up to date.
     described: set[WidgetName]
 
     @property
@@ -61,7 +61,7 @@ def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -
         if str(key) in options.excludes:
             result.released.append(key)
         elif not copy.listed:
-            # The copy was unlisted here or is gone. It comes back if the upstream lists it.
+            # The copy was unlisted here or is gone. It is listed again if the upstream lists it.
             if key in wanted:
                 result.refreshed.append(key)
         elif key not in lists.listed:
@@ -83,15 +83,15 @@ def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -
 
 
 def _changed_selection(lists: Lists, options: MirrorOptions) -> list[WidgetName]:
-    """Return selected widgets that the list may have missed because it changed meanwhile."""
-    # The changes do not say for which SDK a widget has a version.
+    """Return selected widgets that the list may have missed because it changed in the meantime."""
+    # The changes do not contain the SDKs of a widget's versions.
     if lists.changes is None or options.sdks:
         return []
     return [key for key in lists.changes.public if options.selects(key.scope, key.name)]
 
 
 def is_complete(lists: Lists, options: MirrorOptions) -> bool:
-    """Return whether the lists together miss no selected widget."""
+    """Return whether the lists together contain every selected widget."""
     return lists.is_complete or (lists.changes is not None and not options.sdks)
 
 

@@ -1,4 +1,4 @@
-"""The results of a run, as the commands print them."""
+"""The results of a run for the commands to print."""
 
 from dataclasses import dataclass, field
 
@@ -7,19 +7,20 @@ from ..domain.changes import WidgetName
 
 @dataclass
 class MirrorReport:
-    """What a run did, or would do."""
+    """The results of a run, also of a dry run."""
 
-    # Widgets as scope/name.
+    # Each widget is given as scope/name.
     added: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     unchanged: set[str] = field(default_factory=set)
-    # Why each widget failed, by scope/name.
+    # The reason for each failure, by scope/name.
     failures: dict[str, str] = field(default_factory=dict)
-    # Widgets and versions here that the upstream no longer shows.
+    # Local widgets and versions that the upstream no longer shows.
     gone: list[WidgetName] = field(default_factory=list)
-    # The time of publication of each version that is held back, by scope/name@version.
+    # The publication time of each version that is held back, by scope/name@version.
     held_back: dict[str, str] = field(default_factory=dict)
-    # Versions that are copied although they are too new, and the yanked ones that they replace.
+    # Versions that are copied although they are too new, with the yanked versions that they
+    # replace.
     urgent: dict[str, str] = field(default_factory=dict)
     # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
     replaced: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""One refresh of the copies of an upstream, as a list of steps: see MirrorRun.
+"""One refresh of the copies of an upstream, as a list of steps; see MirrorRun.
 
-Nothing is remembered before the last step, so a run that fails or is killed changes neither the
-options nor the position of the next one. Widgets are written in parts, each in one transaction: the
-next run finds those parts by their ETags.
+Only the last step stores the options and the position, so a run that fails or is killed changes
+neither for the next run. Widgets are written in parts, each in one transaction: the next run
+recognises these parts by their ETags.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class MirrorRun:
     options: MirrorOptions
     adopt: bool = False
     dry_run: bool = False
-    # If this time is given, versions that were published later are held back.
+    # Versions that were published after this time, if it is given, are held back.
     published_before: str | None = None
     memory: Memory = field(init=False)
     lists: Lists = field(init=False)
@@ -73,7 +73,7 @@ class MirrorRun:
     def read(self, *, is_new: bool) -> None:
         """Read the local state and the lists of the upstream, and make the plan; write nothing.
 
-        The options are those of the last run, unless they are new.
+        Without new options, the options of the last run apply.
         """
         self.memory = read_memory(self.database, self.upstream.base_url, is_new=is_new)
         has_copies = any(copy.listed for copy in self.memory.copies.values())
@@ -104,7 +104,7 @@ class MirrorRun:
         """Store the options, the error and, unless a widget failed, the position of this run."""
         if self.dry_run:
             return
-        # A run without the changes may have missed an about, so the next one reads all changes.
+        # A run without the changes may have missed an about, so the next run reads all changes.
         position = self.lists.changes.position if self.lists.changes else None
         has_failures = bool(self.report.failures)
         run = RememberedRun(
@@ -121,7 +121,7 @@ class MirrorRun:
             self.report.forgotten = self.database.transact(forget)
 
     def remember_error(self, error: str) -> None:
-        """Store why this run ended early; its options and its position are not stored."""
+        """Store why this run ended early, but not its options and its position."""
         if self.database.exists() and not self.dry_run:
             source = find_source(self.database, self.upstream.base_url)
             self._transact(partial(remember_error, source=source, error=error))
@@ -131,7 +131,7 @@ class MirrorRun:
             self.database.transact(write, local_actor(), dry_run=self.dry_run)
 
     def _write_counts(self) -> None:
-        """Write the upstream's counts of copies that are otherwise current."""
+        """Write the upstream's counts for copies that are otherwise up to date."""
         local = self.memory.local
         changed = [
             MirroredWidget(key.scope, key.name, self.memory.source, local[key].etag, count)
@@ -163,7 +163,7 @@ class MirrorRun:
             if key in self.plan.current:
                 return fetcher.fetch_about(key)
             copy = copies.get(key)
-            # An unlisted copy is listed again by writing it, so it must not get a 304.
+            # Writing an unlisted copy lists it again, so its request must not get a 304.
             etag = self.options.valid_etag(copy.etag) if copy and copy.listed else None
             return fetcher.fetch(key, etag, with_about=key in self.plan.described)
 
@@ -184,7 +184,7 @@ class MirrorRun:
         documents: list[tuple[Document, MirroredWidget]] = []
         abouts: dict[WidgetName, Row] = {}
         gone: list[WidgetName] = []
-        # All versions that the upstream shows.
+        # All versions at the upstream.
         shown: set[WidgetName] = set()
         for key, fetched in results:
             if fetched.failure is not None:
@@ -212,7 +212,7 @@ class MirrorRun:
         self.report.unchanged -= self.report.changed | self.report.failures.keys()
 
     def _add_gone(self, key: WidgetName, gone: list[WidgetName]) -> None:
-        """Add a widget that was not found to those that are gone, or to the failures."""
+        """Add a widget that was not found to the gone widgets, or to the failures."""
         if key in self.lists.listed:
             self.report.failures[str(key)] = "is listed, but its detail is not found"
         elif key in self.plan.missing:
@@ -222,7 +222,7 @@ class MirrorRun:
     def _prepare_document(
         self, key: WidgetName, fetched: Fetched, document: Document
     ) -> list[tuple[Document, MirroredWidget]]:
-        """Return the document with the versions to copy; nothing if all of them are held back."""
+        """Return the document with the versions to copy; None if all of them are held back."""
         stored = find_versions(self.database, key) if self.published_before else {}
         chosen = choose_versions(document.versions, stored, self.options, self.published_before)
         for kept, versions in (
@@ -253,7 +253,7 @@ class MirrorRun:
                 transaction.record("mirror", after=after)
             return result
 
-        # Without a catalog, the dry run reports that all widgets would be added.
+        # Without a local catalog, a dry run reports that all widgets would be added.
         result = PutResult({document.path for document, _ in documents}, set())
         while documents and self.database.exists():
             try:
@@ -272,7 +272,7 @@ class MirrorRun:
 
 
 def read_memory(database: Database, url: str, *, is_new: bool) -> Memory:
-    """Return the local widgets, and what the last run has remembered of an upstream."""
+    """Return the local widgets, and the stored state of an upstream's last run."""
     source = find_source(database, url)
     known = next((each for each in find_upstreams(database) if each.source == source), None)
     local = find_local_widgets(database)

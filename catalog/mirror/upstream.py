@@ -1,4 +1,4 @@
-"""The HTTP requests of a mirror to its upstream, and to the URLs that the upstream refers to."""
+"""The HTTP requests of a mirror to its upstream, and to URLs that the upstream refers to."""
 
 import time
 from typing import Any
@@ -12,9 +12,9 @@ from ..system.http_connections import Origin, TransferError
 from ..system.netrc_file import Credentials
 from ..system.tls import CertificatesError
 
-# The limit of one request with its whole response.
+# The maximum duration of one request with its whole response.
 MAX_REQUEST_SECONDS = 120
-# The limit of all retries of a request together, with the waits between them.
+# The maximum duration of a request with all its retries and the waits between them.
 MAX_RETRY_SECONDS = 180
 MAX_REDIRECTS = 5
 REDIRECTS = {301, 302, 303, 307, 308}
@@ -23,9 +23,9 @@ RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 RETRY_WAITS = (0, 1, 2, 4)  # seconds
 # A longer Retry-After fails the request.
 MAX_RETRY_AFTER = 60  # seconds
-# The limit of the list of an upstream and its changes together.
+# The maximum duration of reading an upstream's list and changes together.
 MAX_LIST_SECONDS = 1800
-# More than a JavaScript engine accepts as one source.
+# The maximum size of a bundle: JavaScript engines do not accept a larger source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 # The deadline of a bundle is extended in proportion to its size.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
@@ -36,22 +36,22 @@ class UpstreamError(Exception):
 
 
 class Upstream:
-    """The server at a base URL, and others that its responses refer to. Thread-safe."""
+    """The server at a base URL, and other servers that its responses refer to. Thread-safe."""
 
     def __init__(self, base_url: str, credentials: Credentials, ca: str | None = None) -> None:
         """Trust the certificates of the system and those in the file ca.
 
-        The credentials are sent to the origin of the base URL, and to no other.
+        The credentials are sent only to the origin of the base URL.
         """
         self.base_url = check_base_url(base_url)
         self._origin, self._credentials = Origin.of(self.base_url), credentials
         self._client = HttpClient(
             self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
         )
-        # A run reads the lists first.
+        # The deadline of the lists, which a run reads first.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
-        # The error of each host that no retry could reach. Many bundles may be at one host, so
-        # further requests to it fail at once.
+        # The error of each host that could not be reached despite retries. Many bundles may be at
+        # one host, so further requests to it fail immediately.
         self._unreachable: dict[Origin, TransferError] = {}
 
     def close(self) -> None:
@@ -70,9 +70,10 @@ class Upstream:
         return self.get(path)
 
     def download(self, url: str, size: int, store: Sink) -> None:
-        """Pass the content at the URL, of at most that size, to store() in pieces.
+        """Pass the content at the URL, of at most this size, to store() in pieces.
 
-        If the transfer fails, the iterator raises, and store() is called again for the next one.
+        If the transfer fails, the iterator raises an error, and store() is called again for the
+        next attempt.
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
@@ -81,14 +82,15 @@ class Upstream:
     def _request(
         self, url: str, headers: dict[str, str], size: int = 0, sink: Sink | None = None
     ) -> Response:
-        """Send a GET, again after transient errors, and follow redirects."""
+        """Send a GET request, retry after transient errors, and follow redirects."""
         seconds = MAX_REQUEST_SECONDS + size / MIN_BUNDLE_RATE
         end = time.monotonic() + seconds + MAX_RETRY_SECONDS
         retries = Retries(RETRY_WAITS, RETRIED_STATUSES, MAX_RETRY_AFTER)
         authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
             origin = _check_url(url)
-            # Another origin that redirects back must not choose what is read with the credentials.
+            # Another origin that redirects back must not choose which path is read with the
+            # credentials.
             is_own = is_own and origin == self._origin
             sent = {"Authorization": authorization} if is_own and authorization else {}
             try:
@@ -132,7 +134,7 @@ def read_json(response: Response) -> Any:
 
 
 def read_etag(response: Response) -> str | None:
-    """Return the ETag of a response, if it has a valid one."""
+    """Return the ETag of a response, or None if it is missing or invalid."""
     etag = response.headers.get("ETag", "")
     return etag if ETAG.fullmatch(etag) else None
 

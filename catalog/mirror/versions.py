@@ -1,4 +1,4 @@
-"""Which versions of a widget are copied: those that are old enough, and of them the newest."""
+"""Chooses the versions of a widget to copy: those that are old enough, and the newest of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,26 +9,27 @@ from .options import MirrorOptions
 
 
 class ChosenVersions(NamedTuple):
-    """The versions to copy, and which versions --min-age affects."""
+    """The versions to copy, and the versions that --min-age affects."""
 
     rows: list[Row]
-    # The time of publication of each version that is too new.
+    # The publication time of each version that is too new.
     held_back: dict[str, str]
     # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
     replaced: list[str]
-    # A version that is too new, but copied: the only one that replaces a yanked one.
+    # Versions that are too new but copied anyway: each is the only replacement for a yanked
+    # version.
     urgent: dict[str, str]
 
     @property
     def is_final(self) -> bool:
-        """Whether only a change at the upstream can change the choice."""
+        """Whether only a change at the upstream can change this choice."""
         return not self.held_back and not self.replaced
 
 
 def choose_versions(
     rows: Sequence[Row], stored: Mapping[str, Row], options: MirrorOptions, limit: str | None
 ) -> ChosenVersions:
-    """Choose among the versions of a document; those published after the limit are held back."""
+    """Choose among the versions of a document; versions published after the limit are held back."""
     chosen = ChosenVersions(list(rows), {}, [], {})
     if limit is not None:
         chosen = _hold_back(rows, stored, limit)
@@ -39,9 +40,9 @@ def choose_versions(
 
 
 def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> ChosenVersions:
-    """Choose the versions that were published before the limit or are stored already.
+    """Choose the versions that were published before the limit or are already stored.
 
-    A stored version whose bytes were replaced stays as it is, unless its new time of publication is
+    A stored version whose bytes were replaced stays as it is, unless its new publication time is
     before the limit: the upstream may have replaced the bytes a moment ago and kept the time.
     """
     chosen: list[Row] = []
@@ -67,7 +68,7 @@ def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> Ch
 
 
 def _find_urgent(chosen: Sequence[Row], new: Sequence[Row]) -> dict[str, str]:
-    """Return each new version that alone replaces a yanked one, with the yanked one."""
+    """Return new versions that are the only replacement for a yanked one, with the yanked one."""
     urgent = {}
     for yanked in (row for row in chosen if row["yanked"]):
         replacements = [row for row in (*chosen, *new) if _replaces(row, yanked)]
@@ -77,7 +78,7 @@ def _find_urgent(chosen: Sequence[Row], new: Sequence[Row]) -> dict[str, str]:
 
 
 def _replaces(row: Row, yanked: Row) -> bool:
-    """Return whether users of the yanked version would be offered this one as an update."""
+    """Return whether users of the yanked version would be offered this version as an update."""
     new, old = row["version"], yanked["version"]
     is_offered = not is_prerelease(new) or (is_prerelease(old) and _core(new) == _core(old))
     return not row["yanked"] and is_offered and precedence(new) > precedence(old)
@@ -88,7 +89,7 @@ def _core(version: str) -> str:
 
 
 def _choose_newest(rows: Sequence[Row], sdks: Sequence[str], count: int) -> list[Row]:
-    """Return the newest versions that are not yanked, stable ones first: so many for each SDK."""
+    """Return the newest versions that are not yanked, stable ones first: this many for each SDK."""
     available = [row for row in rows if not row["yanked"]]
     available.sort(
         key=lambda row: (

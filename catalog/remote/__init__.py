@@ -1,1 +1,1 @@
-"""The catalog of a service on another machine, changed through its internal API."""
+"""The catalog of a service on another machine, which is changed through its internal API."""

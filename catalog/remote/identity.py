@@ -1,4 +1,4 @@
-"""The identity of a CI job: its id token, and the short token that a service issued for it."""
+"""The identity of a CI job: its id token, and the short token that a service issues for it."""
 
 import hashlib
 import os
@@ -17,11 +17,11 @@ from ..system.http_connections import TransferError
 from .token_file import TokenError, read_logins, token_file, write_logins
 
 ID_VARIABLE = "CATALOG_ID_TOKEN"
-# GitHub, Gitea and Forgejo set these for a job that may request id tokens.
+# GitHub, Gitea and Forgejo set these variables for a job that may request id tokens.
 URL_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL"
 BEARER_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 REQUEST_SECONDS = 30
-# A token that expires sooner is not used for another command.
+# A stored token that expires sooner than this is not used again.
 MARGIN = timedelta(seconds=30)
 
 
@@ -29,12 +29,12 @@ class Identity(NamedTuple):
     """The id token of a job."""
 
     id_token: str
-    # Whether other commands of the job have the same one, so that its short token is stored.
+    # Whether other commands of the job have the same id token; if so, the short token is stored.
     is_shared: bool
 
 
 def find_identity(audience: str, ca: str | None) -> Identity | None:
-    """Return the identity of this job for a service; None if this is not a job that has one."""
+    """Return the identity of this job for a service; None if it has none."""
     if text := os.environ.get(ID_VARIABLE, "").strip():
         return Identity(text, is_shared=True)
     url, bearer = os.environ.get(URL_VARIABLE), os.environ.get(BEARER_VARIABLE)
@@ -71,9 +71,9 @@ def short_token_file() -> Path:
 def exchange_once(
     url: str, identity: Identity, exchange: Callable[[str], Json], warn: Callable[[str], None]
 ) -> str:
-    """Return the stored short token for an id token, or else a new one, which is stored.
+    """Return the stored short token for an id token, or exchange and store a new one.
 
-    The service accepts an id token once, but several commands of a job may have the same one.
+    The service accepts an id token only once, but several commands of a job may share it.
     """
     if not identity.is_shared:
         return str(exchange(identity.id_token)["token"])
@@ -81,7 +81,7 @@ def exchange_once(
     path, issued = short_token_file(), None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Another command of the job waits, and then finds the token.
+        # Another command of the job waits here, and then finds the stored token.
         with locked_directory(path.parent):
             usable = format_timestamp(datetime.now(UTC) + MARGIN)
             tokens = {

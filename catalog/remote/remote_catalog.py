@@ -1,4 +1,4 @@
-"""The changes of a catalog that the commands can make through a service."""
+"""The operations on a catalog that the commands can carry out through a service."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ DRY_RUN = {"dryRun": "true"}
 STORE_AGAIN = {"store": "true"}
 # The internal paths of widgets.
 WIDGETS = "/api/widgets/"
-# The most widgets that a service sends on one page.
+# The maximum number of widgets that a service sends on one page.
 PAGE_SIZE = 100
-# A service cannot keep a command busy with a list that does not end.
+# The maximum number of pages: a list without an end must not keep a command busy.
 MAX_PAGES = 2000
 
 
 class RemoteCatalog:
-    """The catalog of a service, for the commands that can be used with --server."""
+    """The catalog of a service, for the commands that support --server."""
 
     # The command uploads the bundle to the service unless --bundle-url is given.
     bundle_url = ""
@@ -47,7 +47,7 @@ class RemoteCatalog:
         self.bundles_name = service.url
 
     def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
-        """Add a version, and send its bundle, readme and picture as far as they are given."""
+        """Add a version, and send its bundle, readme and picture if they are given."""
         target = _manifest_target(new)
         new.bundle.check_size()
         if new.content is None:
@@ -87,7 +87,7 @@ class RemoteCatalog:
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
     ) -> list[Moderated]:
-        """Set the warning of the versions; None removes it."""
+        """Set the deprecation message of the versions; None removes it."""
         if message is None:
             return self._change(targets, "undeprecate", {}, dry_run)
         return self._change(targets, "deprecate", {"message": message}, dry_run)
@@ -97,8 +97,8 @@ class RemoteCatalog:
     ) -> list[Moderated]:
         """Send a request for each widget, which changes all its versions or none.
 
-        If there are several, a dry run of all of them comes first, so that a mistake in one of them
-        leaves all as they are.
+        For several widgets, a dry run of all requests comes first, so that a mistake in one of them
+        changes nothing.
         """
         widgets: defaultdict[WidgetName, list[str]] = defaultdict(list)
         for target in targets:
@@ -120,7 +120,7 @@ class RemoteCatalog:
     def edit_widget(
         self, widget: WidgetName, changes: Json, picture: bytes | None = None
     ) -> Edited:
-        """Set properties of the widget, by their keys in the API, and its picture."""
+        """Set the picture and other properties of the widget; keys are those of the API."""
         body = json_body(changes)
         if picture is not None:
             parts = {
@@ -154,9 +154,9 @@ class RemoteCatalog:
     def read_list(
         self, scope: str | None = None, sort: str = "name", limit: int | None = None
     ) -> tuple[list[Json], int]:
-        """Return listed widgets, perhaps of a scope, in the order of the service, and their number.
+        """Return listed widgets, of one scope or all, sorted by the service, and their number.
 
-        With a limit, no more pages are read than it needs.
+        With a limit, only the necessary pages are read.
         """
         size = min(limit or PAGE_SIZE, PAGE_SIZE)
         query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": size}
@@ -175,13 +175,13 @@ class RemoteCatalog:
         raise self._too_many("widgets", "--scope")
 
     def read_similar(self, scope: str) -> list[Json]:
-        """Return the most installed widgets of a scope and of all: a mistyped name may mean one."""
+        """Return the most installed widgets of a scope and of all, to suggest a similar name."""
         in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
         others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
         return in_scope + others
 
     def _too_many(self, items: str, option: str) -> ChangeError:
-        """Return the error of a list that does not end within MAX_PAGES."""
+        """Return the error for a list that does not end within MAX_PAGES."""
         return RemoteError(
             f"{self.service.url} has {items} on more than {MAX_PAGES} pages; use {option}."
         )
@@ -194,7 +194,7 @@ class RemoteCatalog:
         except MissingError:
             raise MissingWidgetError(widget.widget) from None
         document = {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
-        # A service before release 1.1 has no about.
+        # Services before release 1.1 have no about.
         with suppress(MissingError):
             document["about"] = self.service.get(f"{path}/about", {})
         return document
@@ -202,7 +202,7 @@ class RemoteCatalog:
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
         """Return the installs of a listed widget, in the last days and by version.
 
-        None if the service does not count them by day and version, as before release 1.1.
+        Return None if the service does not count them by day and version, as before release 1.1.
         """
         try:
             path = f"{V1_PREFIX}{_path(widget.widget)}/installs"
@@ -211,11 +211,11 @@ class RemoteCatalog:
             return None
 
     def read_origin(self, widget: WidgetName) -> dict[str, str]:
-        """Return an empty result: a service does not show the origin of its copies."""
+        """Return an empty result: a service does not show the upstream of its copies."""
         return {}
 
     def find_updates(self, sdk: str, installed: Sequence[object], before: str | None) -> list[Json]:
-        """Return the updates of installed versions, among those published before a time."""
+        """Return the updates of installed versions, among versions published before a time."""
         parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}
         if before is not None:
             parameters["before"] = before
@@ -249,7 +249,7 @@ def _manifest_target(new: NewVersion) -> WidgetName:
             check_version(manifest.get("version")),
         )
     except ValueError:
-        # This reports all other problems too.
+        # build_document() also reports all other problems.
         build_document(new, new.url_template, None)
         raise
 

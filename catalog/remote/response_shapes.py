@@ -1,7 +1,7 @@
-"""The shape of the responses of a service, as far as the commands use them.
+"""The shapes of the responses of a service, as far as the commands use them.
 
 A service, or a proxy in front of it, may send anything. Each response is checked when it arrives,
-so that an error of the commands themselves is never taken for one of the service.
+so that a bug in the commands is never mistaken for an error of the service.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ OPTIONAL_OBJECT = (dict, NoneType)
 
 
 class ShapeError(Exception):
-    """A response has another shape; the message completes "The response"."""
+    """A response has an unexpected shape; the message completes "The response"."""
 
 
 class Optional:
@@ -32,7 +32,7 @@ class Omissible(Optional):
 
 
 def check_shape(value: object, shape: Shape) -> None:
-    """Raise ShapeError unless the value has the shape; an object may have more keys."""
+    """Raise ShapeError unless the value has the shape; an object may have additional keys."""
     if isinstance(shape, Optional):
         if value is not None:
             check_shape(value, shape.shape)
@@ -56,14 +56,14 @@ def _check_type(value: object, types: type | tuple[type, ...]) -> None:
         raise ShapeError("is not that of a widget catalog")
 
 
-# The response to an id token.
+# The response to the exchange of an id token.
 EXCHANGED = {"token": str, "expiresAt": str}
 SESSION = {
     "token": str,
     "scopes": [str],
     "permissions": [str],
     "expiresAt": OPTIONAL_TEXT,
-    # A service before release 1.1 has neither tokens for single widgets nor trusts.
+    # Services before release 1.1 have neither tokens for single widgets nor trusts.
     "widgets": Omissible([str]),
     "claims": Omissible(dict),
 }

@@ -1,4 +1,4 @@
-"""Requests to a service with a token, and what each failure means for the user."""
+"""Requests to a service with a token, and messages that explain each failure to the user."""
 
 import json
 import os
@@ -22,19 +22,19 @@ from .response_shapes import EXCHANGED, Shape, ShapeError, check_shape
 from .token_file import VARIABLE, find_token, missing_token
 
 CLI_VERSION_PATH = "/api/widgets/cli-version"
-# A service responds to a large bundle only after it is on disk.
+# A service responds to a large bundle only after writing it to disk.
 MAX_SECONDS = 60
-# The limit of all responses to one command together.
+# The maximum size of all responses to one command together.
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
 
-# Every request may be sent again: the same change again is a no-op.
+# Every request may be retried: repeating a change is a no-op.
 TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
-# The waits before each retry: 4 seconds for somebody who only looks, 29 for a change.
+# The waits before each retry: 4 seconds in total for a read, 29 for a change.
 READ_WAITS, CHANGE_WAITS = (0, 2, 2), (0, 2, 4, 8, 15)
-# A longer Retry-After ends the retries: nobody waits longer for a command.
+# A longer Retry-After ends the retries: users do not wait that long for a command.
 MAX_RETRY_AFTER = 15  # seconds
 SAFE_AGAIN = "run it again, it is safe"
-# Explains a status that a proxy in front of the service sends itself.
+# Explanations for statuses that a proxy in front of the service sends itself.
 PROXY_REASONS = {
     401: "it asks for a user name and password",
     403: "it does not allow this request from this machine",
@@ -43,7 +43,7 @@ PROXY_REASONS = {
 
 
 class RemoteError(ChangeError):
-    """The service cannot be used, or refuses the request; the message says why.
+    """The service cannot be used, or refused the request; the message gives the reason.
 
     A part of the message may come from the service.
     """
@@ -62,7 +62,7 @@ def json_body(value: object) -> Body:
 
 
 class Service:
-    """A service. The first request with a token is preceded by a check of the release."""
+    """A service; before the first request with a token, its required release is checked."""
 
     def __init__(
         self, url: str, ca: str | None = None, on_retry: Callable[[str], None] = lambda _: None
@@ -73,7 +73,8 @@ class Service:
         """
         self.url = url
         self._on_retry = on_retry
-        # None stands for the token in the environment, or else the stored one, or that of a job.
+        # None stands for the token in the environment, else the stored token, else the token of a
+        # job.
         self.token: str | None = None
         self._ca = ca
         self._client = HttpClient(url, ca, seconds=MAX_SECONDS)
@@ -85,7 +86,7 @@ class Service:
         self._client.close()
 
     def get(self, path: str, shape: Shape, parameters: Mapping[str, object] | None = None) -> Json:
-        """Return the JSON object of a public path; raise MissingError or RemoteError."""
+        """Return the JSON object at a public path; raise MissingError or RemoteError."""
         response = self._send(READ_WAITS, "GET", path + _query(parameters))
         if response.status == 404 and "error" in (refusal := _parse_object(response)):
             raise MissingError(str(refusal["error"]))
@@ -117,7 +118,7 @@ class Service:
         return self._read(response, shape)
 
     def _find_token(self) -> str:
-        """Return the token of the user, or else that of this job; raise TokenError."""
+        """Return the token of the user, or else the token of this job; raise TokenError."""
         token = self.token or find_token(self.url)
         if token is None:
             identity = find_identity(self.url, self._ca)
@@ -149,7 +150,7 @@ class Service:
         return value
 
     def describe_unexpected(self, problem: str) -> str:
-        """Return the message about a response that a widget catalog does not send."""
+        """Return the message about a response that a widget catalog would not send."""
         return f"The response of {self.url} {problem}; a proxy or another service may have sent it."
 
     def _check_release(self, waits: Sequence[float]) -> None:
@@ -176,7 +177,7 @@ class Service:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> Response:
-        """Return the response; send the request again after transient errors."""
+        """Return the response; retry the request after transient errors."""
 
         def on_retry(problem: str) -> None:
             self._on_retry(f"{self.url} {problem}; retrying for {sum(waits)} seconds.")
@@ -199,9 +200,9 @@ class Service:
         return response
 
     def _describe_refusal(self, response: Response) -> str:
-        """Return what an unexpected response means."""
+        """Return the message that explains an error response."""
         error = _parse_object(response).get("error")
-        # The service itself explains these statuses as JSON, so a proxy has sent this response.
+        # The service itself explains these statuses in JSON, so a proxy has sent this response.
         if response.status in PROXY_REASONS and not isinstance(error, str):
             reason = PROXY_REASONS[response.status]
             return f"The proxy at {self.url} refused the request ({response.status}): {reason}."

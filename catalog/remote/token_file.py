@@ -1,4 +1,4 @@
-"""Logins that `widget-catalog login` stores by URL: the token and the CA file of a service."""
+"""The logins that `widget-catalog login` stores by URL: the token and CA file of each service."""
 
 import json
 import os
@@ -14,11 +14,11 @@ VARIABLE = "CATALOG_TOKEN"
 
 
 class TokenError(ChangeError):
-    """There is no token that can be used; the message says why."""
+    """No usable token was found; the message gives the reason."""
 
 
 def token_file() -> Path:
-    """Return the path of the file."""
+    """Return the path of the file with the stored tokens."""
     configuration = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     if not configuration.is_absolute():
         try:
@@ -29,7 +29,7 @@ def token_file() -> Path:
 
 
 def find_token(url: str) -> str | None:
-    """Return the token in the environment, or else the stored one, or None."""
+    """Return the token in the environment, or else the stored token, or None."""
     if text := os.environ.get(VARIABLE):
         return check_token(text, VARIABLE)
     stored = read_logins().get(url)
@@ -37,9 +37,9 @@ def find_token(url: str) -> str | None:
 
 
 def missing_token(url: str) -> TokenError:
-    """Return the error of a user who has no token for a service."""
+    """Return the error for a user without a token for a service."""
     login = f"widget-catalog login --server {url}"
-    # In other jobs of GitHub, Gitea and Forgejo, the variables of an id token are missing.
+    # A job of GitHub, Gitea or Forgejo without the variables for id tokens lacks the permission.
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
     hint = " This job may not request an id token: see id-token in its permissions."
     return TokenError(
@@ -48,26 +48,26 @@ def missing_token(url: str) -> TokenError:
 
 
 def stored_ca(url: str) -> str | None:
-    """Return the file of --ca with which the user logged in to the service, if any."""
+    """Return the --ca file with which the user logged in to the service, or None."""
     try:
         return read_logins().get(url, {}).get("ca")
     except TokenError:
-        # A command that needs a token says why.
+        # A command that needs a token reports the reason later.
         return None
 
 
 def check_token(text: str, source: str) -> str:
-    """Return the token without spaces around it; raise TokenError if it is mistyped."""
-    # The message does not show it: it may be most of a valid one.
+    """Return the token without surrounding spaces; raise TokenError if it is mistyped."""
+    # The message does not show the value, which may be most of a valid token.
     if token_id(token := text.strip()) is None:
         raise TokenError(f"{source} is not a token: it is incomplete or mistyped.")
     return token
 
 
 def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
-    """Return what is stored by URL, in this or another file; raise TokenError if others may read.
+    """Return the stored logins by URL; raise TokenError if other users may read the file.
 
-    Every value has a token.
+    Every login has a token.
     """
     path = path or token_file()
     try:
@@ -85,7 +85,7 @@ def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
 
 
 def store_login(url: str, token: str | None, ca: str | None = None) -> None:
-    """Store the token and CA file of a service; None as the token removes both."""
+    """Store the token and CA file of a service; if the token is None, remove both."""
     path = token_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked_directory(path.parent):
@@ -97,7 +97,7 @@ def store_login(url: str, token: str | None, ca: str | None = None) -> None:
 
 
 def write_logins(path: Path, logins: Mapping[str, Mapping[str, str]]) -> None:
-    """Replace a file of tokens by one that only its owner can read."""
-    # The file may be a link to where the user keeps such files.
+    """Replace a file of tokens with a new one that only its owner can read."""
+    # The file may be a link to the place where the user stores such files.
     with atomic_replace(path.resolve()) as new:
         new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Documents of catalog files, validated completely before the first of them is used."""
+"""Documents of catalog files, all of which are validated before any is used."""
 
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,10 +8,10 @@ from ..domain.documents import Document, DocumentError
 from ..store.write.imports import DocumentSize
 from .jsonl import CatalogReader
 
-# The documents that one transaction writes, in about 0.1 seconds.
+# The number of documents that one transaction writes, in about 0.1 seconds.
 BATCH_SIZE = 100
 MAX_BATCH_BYTES = 512 * 1024
-# The JSON of each version contains these texts, and the names of its fields.
+# The JSON of each version contains these texts in addition to the names of its fields.
 SHARED_TEXTS = ("scope", "name", "display_name", "description", "icon")
 MAX_FIELD_BYTES = 1024
 
@@ -19,27 +19,27 @@ MAX_FIELD_BYTES = 1024
 class CheckedFiles:
     """The valid documents, in a temporary file: a large catalog does not fit into memory.
 
-    Validation takes six times as long as reading them back.
+    Validating documents takes six times as long as reading them back.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         # The key is scope/name.
         self.sizes: dict[str, DocumentSize] = {}
-        # Where the batch of each widget begins.
+        # The position in the file where the batch of each widget begins.
         self._offsets: dict[str, int] = {}
 
     def add(self, batch: Sequence[Document], line_sizes: dict[str, int]) -> None:
         """Append a batch."""
         offset = self._file.tell()
-        # It takes half the time of pickle.
+        # marshal takes half the time of pickle.
         marshal.dump([tuple(document) for document in batch], self._file)
         for document in batch:
             texts = sum(len(document.widget[column] or "") for column in SHARED_TEXTS)
             self.sizes[document.path] = DocumentSize(
                 len(document.versions),
                 line_sizes[document.path],
-                # JSON has at most six bytes for a character.
+                # JSON takes at most six bytes per character.
                 added_size=6 * texts + MAX_FIELD_BYTES,
             )
             self._offsets[document.path] = offset
@@ -49,7 +49,7 @@ class CheckedFiles:
         chosen = {*paths}
         for offset in sorted({self._offsets[path] for path in chosen}):
             self._file.seek(offset)
-            # Only this process can have written to the file, which has no name.
+            # The file has no name, so only this process can have written to it.
             batch = [Document(*fields) for fields in marshal.load(self._file)]  # noqa: S302
             yield [document for document in batch if document.path in chosen]
 
@@ -62,7 +62,7 @@ def check_files(
 ) -> CheckedFiles:
     """Write the documents to a temporary file; raise CatalogFileError if anything is invalid.
 
-    on_batch gets each valid batch, and the number of bytes that were read.
+    on_batch gets each valid batch, and the number of bytes read so far.
     """
     reader, checked = CatalogReader(files, check), CheckedFiles(temporary_file)
     try:

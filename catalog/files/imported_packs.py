@@ -1,4 +1,4 @@
-"""Packs that are imported beside other widgets: their catalog files, and their bundles."""
+"""Packs that are imported next to existing widgets: their catalog files, and their bundles."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from ..store.write.stored_bundles import StoredBundle, register_bundles, stored_
 from .pack_reader import PackError, PackReader
 from .packs import CATALOG, FILES, SUMS, add_bundle, read_sums, verified
 
-# The name of the first member, at the beginning of the archive. No line of JSON begins like this.
+# The name of the first member, with which the archive begins. No line of JSON begins like this.
 PACK_START = SUMS.encode() + b"\0"
 
 
 def is_pack(file: BinaryIO) -> bool:
-    """Return whether the file begins like a pack; nothing of it is consumed."""
+    """Return whether the file begins like a pack, without consuming any of it."""
     if file.seekable():
         start = file.read(len(PACK_START))
         file.seek(0)
@@ -34,10 +34,10 @@ def is_pack(file: BinaryIO) -> bool:
 def catalog_files(
     files: Sequence[BinaryIO], incoming: Bundles, on_progress: Callable[[int, int], None]
 ) -> Iterator[list[BinaryIO]]:
-    """Yield the files, with the catalog file of each pack in its place.
+    """Yield the files, with each pack replaced by its catalog file.
 
     The bundles of packs are added to incoming. Raise PackError if a pack is damaged. on_progress
-    gets the number of bundles read, and that of all bundles in the pack.
+    gets the number of bundles read, and the total number in the pack.
     """
     with ExitStack() as stack:
         read = partial(_read_pack, stack, incoming, on_progress)
@@ -78,7 +78,7 @@ def store_bundles(
 ) -> int:
     """Store the bundles and pictures in incoming that the documents name; return their number.
 
-    The documents are in the database already. If this is killed, another import completes it.
+    The documents are already in the database. If this is interrupted, another import completes it.
     """
     stored = 0
     for batch in batches:

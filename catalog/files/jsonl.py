@@ -10,9 +10,9 @@ from ..domain.messages import quoted
 from ..system.data_files import find_data_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Twice what widget-catalog mirror accepts for a widget.
+# The limit is twice what widget-catalog mirror accepts for a widget.
 MAX_LINE_BYTES = 64 * 1024 * 1024
-# A batch ends when its lines have so many bytes: parsed, they take several times as much memory.
+# A batch ends when its lines reach this many bytes: parsed, they take several times as much memory.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 
@@ -34,7 +34,7 @@ class CatalogReader:
         self._lines = self._read_lines(files)
         # The file and line of each widget.
         self.places: dict[str, tuple[str, int]] = {}
-        # The number of bytes in the line of each widget
+        # The number of bytes in the line of each widget.
         self.sizes: dict[str, int] = {}
         self.bytes_read = 0
         self._problems: list[str] = []
@@ -42,7 +42,7 @@ class CatalogReader:
     def batches(self, size: int, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[list[Document]]:
         """Yield lists of up to this many documents; raise DocumentError at the first invalid one.
 
-        all_problems() then reads the rest of the files.
+        all_problems() can then read the rest of the files.
         """
         batch: list[Document] = []
         end = self.bytes_read + max_bytes
@@ -55,7 +55,7 @@ class CatalogReader:
             yield batch
 
     def all_problems(self) -> CatalogFileError:
-        """Return the first problems of the files, of which one has been found."""
+        """Return the first problems of the files, after one problem was found."""
         for name, number, line in self._lines:
             if len(self._problems) >= MAX_PROBLEMS:
                 break
@@ -74,7 +74,7 @@ class CatalogReader:
             lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
             for number, line in enumerate(lines, start=1):
                 self.bytes_read += len(line)
-                # Files that were concatenated have a byte order mark in the middle too.
+                # If files were concatenated, a byte order mark can also be in the middle.
                 content = line.removeprefix(BYTE_ORDER_MARK)
                 if content.strip():
                     yield name, number, content
@@ -83,7 +83,7 @@ class CatalogReader:
         value = None
         try:
             if len(line) > MAX_LINE_BYTES:
-                # The rest of this line would be read as further lines.
+                # Stop here: the rest of this line would be read as further lines.
                 self._lines = iter(())
                 raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
             value = parse_json(line)
@@ -125,7 +125,7 @@ def total_size(files: Sequence[BinaryIO]) -> int:
         try:
             sizes.append(os.fstat(file.fileno()).st_size)
         except OSError:
-            # A file in memory, as tests use it, has no descriptor.
+            # A file in memory, which tests use, has no descriptor.
             continue
     return sum(sizes)
 

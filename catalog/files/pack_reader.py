@@ -1,8 +1,8 @@
 """A strict reader of tar archives, for packs.
 
-A pack has regular files with short names only, so a header of any other kind is refused before
-anything that it announces is read. The module tarfile would read extended headers of any size into
-memory, and what it offers to restrict it differs between the releases of Python.
+A pack contains only regular files with short names, so a header of any other kind is rejected
+before any of its data is read. The module tarfile would read extended headers of any size into
+memory, and its options to restrict that differ between the releases of Python.
 """
 
 import re
@@ -13,16 +13,17 @@ from ..domain.messages import quoted
 
 BLOCK_SIZE = 512
 CHUNK_SIZE = 1024 * 1024
-# Programs fill the last record of an archive with zeros. Usual records have 20 blocks.
+# Programs fill the last record of an archive with zeros. A record usually has 20 blocks.
 MAX_END_BYTES = 1024 * 1024
 REGULAR_FILE = b"0"
-# POSIX, and GNU tar, whose headers for regular files with short names have the same fields
+# The magic numbers of POSIX and of GNU tar, whose headers for regular files with short names have
+# the same fields.
 MAGIC = (b"ustar\x0000", b"ustar  \0")
 OCTAL = re.compile(rb"([0-7]{1,11})[ \0]{1,11}")
 
 
 class PackError(Exception):
-    """The pack cannot be written or read; the message says why in one sentence."""
+    """The pack cannot be written or read; the message gives the reason in one sentence."""
 
 
 class Header(NamedTuple):
@@ -38,7 +39,7 @@ class PackReader:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._place = 0
-        # Bytes of the current member, including the zeros after it
+        # The remaining bytes of the current member, including the zeros after it.
         self._unread = 0
 
     def open(self, name: str) -> Iterator[bytes]:
@@ -54,7 +55,7 @@ class PackReader:
         return self._read_content(header)
 
     def check_end(self) -> None:
-        """Raise PackError if there is another member, or anything else."""
+        """Raise PackError if another member or any other data follows."""
         if header := self._next_header():
             raise PackError(f"The pack has an unexpected member, {quoted(header.name)}.")
         rest = self._file.read(MAX_END_BYTES + 1)
@@ -88,14 +89,14 @@ class PackReader:
 
 
 def _parse_header(block: bytes, place: int) -> Header:
-    # The sum of all bytes, with spaces in place of the sum itself
+    # The checksum is the sum of all bytes, with spaces in place of the checksum itself.
     checksum = sum(block) - sum(block[148:156]) + 8 * ord(" ")
     if _parse_octal(block[148:156]) != checksum:
         raise PackError(f"This is not a complete pack: there is no header at byte {place}.")
     name = block[:100].rstrip(b"\0").decode("utf-8", "backslashreplace")
     size = _parse_octal(block[124:136])
     kind, magic, prefix = block[156:157], block[257:265], block[345:]
-    # A prefix is for names of over 100 characters.
+    # The prefix is used only for names of over 100 characters.
     if kind != REGULAR_FILE or magic not in MAGIC or prefix.strip(b"\0") or size is None:
         raise PackError(
             f"The pack contains {quoted(name.removesuffix('/'))}, which is not a regular file."
@@ -104,6 +105,6 @@ def _parse_header(block: bytes, place: int) -> Header:
 
 
 def _parse_octal(field: bytes) -> int | None:
-    """Return a number of a header; None if it is written in another way."""
+    """Return a number in a header; None if it is not octal."""
     match = OCTAL.fullmatch(field)
     return int(match[1], 8) if match else None

@@ -1,10 +1,12 @@
 """Packs: a whole catalog and its bundles in one file.
 
-A pack is a plain tar archive that begins with SHA256SUMS; the members that it names follow in the
-same order: the catalog, what a mirror knows of its widgets, the hashes of deleted versions, and the
-bundles. The same catalog gives the same bytes. It is JSON Lines and not a SQLite file, because the
-bytes of such a file depend on its history and on the release of SQLite, and because one from an
-unknown source can contain more than data, such as triggers.
+A pack is a plain tar archive that begins with SHA256SUMS. The members that it names follow in the
+same order: the catalog, the state of mirrored widgets, the hashes of deleted versions, and the
+bundles. The same catalog gives the same bytes.
+
+The catalog is JSON Lines and not an SQLite file, because the bytes of an SQLite file depend on its
+history and on the release of SQLite, and because a file from an unknown source can contain more
+than data, such as triggers.
 """
 
 import hashlib
@@ -28,7 +30,7 @@ SUMS = "SHA256SUMS"
 FILES = CATALOG, MIRRORED, DELETED = "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
 BUNDLES = "bundles/"
 SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ([a-z]+\.jsonl|{BUNDLES}[0-9a-f]{{64}})\n")
-# This size is enough for the sums of nearly a million bundles.
+# This size is enough for the hashes of nearly a million bundles.
 MAX_SUMS_BYTES = 128 * 1024 * 1024
 
 
@@ -41,8 +43,8 @@ def pack(
 ) -> None:
     """Write the catalog and its stored bundles.
 
-    on_progress gets the number of bundles written and their total. The bundles are not locked: one
-    whose version is deleted meanwhile, and which gc removes then, is an error.
+    on_progress gets the number of bundles written and their total. The bundles are not locked: it
+    is an error if a version is deleted in the meantime and gc then removes its bundle.
     """
     pictures = {picture["sha256Hash"] for _, picture in named_pictures(connection, paths)}
     hashes = sorted({*stored_hashes(connection, paths), *filter(bundles.has, pictures)})
@@ -71,7 +73,7 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             except OSError as error:
-                # Every other OSError is about the pack itself.
+                # Any other OSError concerns the pack itself.
                 path = bundles.path(sha256)
                 if error.filename != str(path):
                     raise
@@ -94,7 +96,7 @@ def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
         except OSError as error:
             error.filename = tempfile.gettempdir()
             raise
-        # Messages about a line name this file.
+        # Messages about a line contain this name.
         file.raw.name = name  # type: ignore[attr-defined]
         yield file
 
@@ -125,7 +127,7 @@ def verify(file: BinaryIO) -> None:
 
 @contextmanager
 def verified(reader: PackReader, name: str, sums: dict[str, str]) -> Iterator[BinaryIO]:
-    """Yield the next member as a temporary file; raise PackError unless it has its hash."""
+    """Yield the next member as a temporary file; raise PackError unless it matches its hash."""
     with _spool(name, reader.open(name)) as file:
         if _digest(file) != sums[name]:
             raise PackError(f"{name} in the pack does not match {SUMS}.")
@@ -143,7 +145,7 @@ def read_sums(reader: PackReader) -> dict[str, str]:
 
 
 def _read_text(chunks: Iterable[bytes]) -> str:
-    """Return the beginning of a text, as much of it as a pack may have."""
+    """Return the beginning of a text, up to the maximum size in a pack."""
     content = bytearray()
     for chunk in chunks:
         content += chunk
@@ -153,7 +155,7 @@ def _read_text(chunks: Iterable[bytes]) -> str:
 
 
 def add_bundle(reader: PackReader, bundles: Bundles, sha256: str) -> None:
-    """Store the next member, a bundle; raise PackError if it is not the one of this hash."""
+    """Store the next member, a bundle; raise PackError if it does not have this hash."""
     content = reader.open(BUNDLES + sha256)
     try:
         bundles.add(sha256, None, content)

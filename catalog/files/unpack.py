@@ -1,4 +1,4 @@
-"""Unpacking: a catalog, or only the bundles that it lacks, from a pack."""
+"""Unpacking: replaces the catalog with a pack, or adds only the bundles that the catalog lacks."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -45,7 +45,7 @@ from .packs import (
     verified,
 )
 
-# Widgets that are in memory at the same time.
+# The number of widgets that are in memory at the same time.
 BATCH_SIZE = 1000
 OnProgress = Callable[[int, int], None]
 PutLines = Callable[[Transaction, Iterable[Values]], None]
@@ -55,7 +55,7 @@ def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
 
-# The function that writes the lines of each file, and the checks of their fields.
+# For each file, the function that writes its lines, and the checks of their fields.
 NAMES = {"scope": check_identifier, "name": check_identifier}
 LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (
@@ -73,18 +73,18 @@ LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
 
 
 class Differences(NamedTuple):
-    """How a catalog differs from the pack that is to replace it."""
+    """The differences between a catalog and the pack that is to replace it."""
 
-    # The widgets, and the versions of other widgets, that are not in the pack.
+    # The widgets that are not in the pack, and the missing versions of other widgets.
     widgets: list[str]
     versions: list[str]
-    # When the newest version or widget was added to the catalog, and to that of the pack.
+    # When the newest version or widget was added to the catalog, and to the packed catalog.
     newest: str
     newest_packed: str
 
 
 class UnpackResult(NamedTuple):
-    """The content of a pack, what it replaced, and where a damaged database was moved to."""
+    """The content of a pack, what it replaced, and the new path of a damaged database."""
 
     widgets: int
     versions: int
@@ -100,12 +100,12 @@ def unpack_catalog(
     on_progress: OnProgress,
     confirm: Callable[[Differences], None],
 ) -> UnpackResult:
-    """Replace the catalog with the pack in one step; raise and change nothing if it is invalid.
+    """Replace the catalog with the pack in one step; if the pack is invalid, change nothing.
 
-    Of the old catalog, backups.restore() keeps the tokens and the audit log; here it also keeps the
-    higher install count of each widget, and the hashes of deleted versions. on_progress gets the
-    number of bundles read and their total. If there is a catalog, confirm() may raise before it is
-    replaced.
+    backups.restore() keeps the tokens and the audit log of the old catalog. In addition, this keeps
+    the higher install count of each widget, and the hashes of deleted versions. on_progress gets
+    the number of bundles read and their total. If there is a catalog, confirm() may raise an error
+    before it is replaced.
     """
     with ExitStack() as stack:
         reader = PackReader(file)
@@ -141,7 +141,7 @@ def unpack_bundles(
 ) -> tuple[int, int]:
     """Store those bundles of the pack that the catalog names; nothing else changes.
 
-    Return their number, and that of the other bundles of the pack.
+    Return their number, and the number of the other bundles in the pack.
     """
     with database.read() as connection:
         pictures = named_pictures(connection)
@@ -219,7 +219,7 @@ def _parse_line(line: bytes, fields: Mapping[str, Callable[[object], Any]]) -> J
     value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError("a line is not a JSON object")
-    # Release 1.0 does not write "gone".
+    # Release 1.0 does not write the key "gone".
     given = {"gone": False, **value}
     return {field: _check_field(field, given.get(field), fields[field]) for field in fields}
 

@@ -1,1 +1,1 @@
-"""serve --testing: a temporary catalog that the tests of other projects control by requests."""
+"""serve --testing: a temporary catalog that the tests of other projects control with requests."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-# The types of arguments, in the words of JSON.
+# The JSON names of the types of arguments.
 KINDS: Mapping[Any, str] = {
     str: "a string",
     int: "a whole number",
@@ -26,7 +26,7 @@ KINDS: Mapping[Any, str] = {
 def find_rejection(environ: "WSGIEnvironment") -> tuple[int, str] | None:
     """Return the status and the reason if a web page could have sent this control request.
 
-    A page of any site can send simple requests to a loopback port, and a name that it controls may
+    A page of any site can send simple requests to a loopback port, and a host name of that site may
     resolve to the loopback address.
     """
     if environ["REQUEST_METHOD"] != "POST":
@@ -65,7 +65,7 @@ def parse_arguments(action: Callable[..., object], body: bytes) -> Json:
 
 
 def check_type(name: str, value: object, allowed: Any) -> None:
-    """Raise ValueError if the value of a key has another type."""
+    """Raise ValueError if the value of a key has the wrong type."""
     union = get_args(allowed) if isinstance(allowed, UnionType) else (allowed,)
     kinds = [get_origin(each) or each for each in union]
     if type(value) not in kinds and not (type(value) is int and float in kinds):

@@ -1,4 +1,4 @@
-"""What a test can do to the catalog: POST /_testing/NAME with the arguments as a JSON object."""
+"""The actions of a test on the catalog: POST /_testing/NAME with the arguments as a JSON object."""
 
 import base64
 import hashlib
@@ -36,10 +36,10 @@ SQLITE_HEADER = b"SQLite format 3\0"
 
 
 class Control:
-    """The catalog of a test. Each public method is an action; its arguments are those in JSON."""
+    """The catalog of a test; each public method is an action with arguments in JSON."""
 
     def __init__(self, app: Flask, start: str) -> None:
-        """Create the catalog, with its start state: empty or demo."""
+        """Create the catalog with its start state, which is empty or demo."""
         self._app, self._start = app, start
         self._database: Database = app.extensions["database"]
         self._bundles: Bundles = app.extensions["bundles"]
@@ -53,7 +53,7 @@ class Control:
         file: str | None = None,
         documents: list[Any] | None = None,
     ) -> None:
-        """Replace the catalog by its start state, or by one of these.
+        """Replace the catalog with its start state, or with the given content.
 
         SQLite copies the pages of one file over those of the other in one transaction, so that the
         running service sees either the old catalog or the new one.
@@ -73,7 +73,7 @@ class Control:
         self._app.extensions["failed_attempts"] = FailedAttempts()
 
     def _find(self, start: str) -> Connection:
-        """Return the empty or the demo catalog, which are created once."""
+        """Return the empty or the demo catalog; each is created only once."""
         if start not in ("empty", "demo"):
             raise ValueError(f"start must be empty or demo, not {start}.")
         path = self._database.path.with_name(f"{start}.db")
@@ -99,7 +99,7 @@ class Control:
         return connect(copy, "mode=ro"), []
 
     def _copy_bundles(self, directory: Path) -> None:
-        """Store the bundles of the directory; no version uses those of the last test any more."""
+        """Add the bundles of the directory; bundles of the last test stay, but are unused."""
         self._bundles.create()
         saved = Bundles(directory)
         for sha256 in saved.hashes():
@@ -142,7 +142,8 @@ class Control:
 
         with self._bundles.writing():
             if is_stored:
-                # The catalog does not outlive the process.
+                # The catalog does not outlive the process, so its files need not survive a power
+                # failure.
                 self._bundles.add(sha256, len(content), [content], durable=False)
             self._database.transact(add)
 
@@ -152,7 +153,7 @@ class Control:
         pictureBase64: str | None = None,  # noqa: N803
         **fields: Any,
     ) -> None:
-        """Set the readme, links, picture and the like of a widget."""
+        """Set the about of a widget, such as its readme, links and picture."""
         widget, changes = read_name(parse_widget, target), check_description(fields)
         picture = decode_base64("pictureBase64", pictureBase64) if pictureBase64 else None
         if picture is None:
@@ -192,7 +193,7 @@ class Control:
 
     def delete(self, target: str) -> None:
         """Delete a widget or a version."""
-        # The name of a widget may contain an @ too.
+        # The name of a widget may also contain an @.
         parse = parse_version if is_version(target.rpartition("@")[2]) else parse_widget
         moderation.delete(self._database, local_actor(), read_name(parse, target))
 

@@ -1,4 +1,4 @@
-"""Versions that a test publishes: every field that the test does not set has a valid value."""
+"""Versions that a test publishes: fields that the test does not set get valid values."""
 
 from datetime import datetime, timedelta
 
@@ -17,7 +17,7 @@ from ..store.write.stored_bundles import StoredBundle, bundle_path
 
 SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
-# What describe can set; a picture is not text.
+# The fields that describe can set as text, without the picture.
 DESCRIPTION_KEYS = {"displayName", "description", "icon", *ABOUT_KEYS} - {"picture"}
 DESCRIPTION_CHECKS = {
     field.key: field.check
@@ -28,14 +28,14 @@ FIRST_PUBLISHED = "2025-01-01T00:00:00.000Z"
 
 
 def next_timestamp(last: str | None) -> str:
-    """Return a time after the last one: not the clock's, so that each run has the same order."""
+    """Return a time after the last one, independent of the clock, so that runs are reproducible."""
     if last is None:
         return FIRST_PUBLISHED
     return format_timestamp(datetime.fromisoformat(last) + timedelta(seconds=1))
 
 
 def check_description(fields: Json) -> Row:
-    """Validate the new fields of a widget, None to remove one; raise ValueError."""
+    """Validate the new fields of a widget; None removes a field; raise ValueError."""
     if unknown := sorted(fields.keys() - DESCRIPTION_CHECKS.keys()):
         allowed = ", ".join(sorted(DESCRIPTION_CHECKS))
         raise ValueError(f"describe can set {allowed} and pictureBase64, not {quoted(unknown[0])}.")
@@ -54,11 +54,11 @@ def build_publication(
 ) -> Json:
     """Return the widget document of one version; fields take precedence.
 
-    A widget that is stored keeps its properties. Raise DocumentError if a field cannot be set.
+    A stored widget keeps its properties. Raise DocumentError if a field cannot be set.
     """
     settable = SETTABLE_OF_VERSION if stored else SETTABLE_OF_VERSION | SETTABLE_OF_WIDGET
     if "bundleUrl" not in fields:
-        # Computed from the bundle, which is stored.
+        # These fields are computed from the stored bundle.
         settable = settable - {"bundleSize", "sha256Hash"}
     if unknown := sorted(fields.keys() - settable):
         names, allowed = ", ".join(map(quoted, unknown)), ", ".join(sorted(settable))
@@ -75,7 +75,7 @@ def build_publication(
     }
     version = {
         "version": bundle.version,
-        # Clients get the address of this service, which stores the bundle.
+        # Clients get the URL of this service instead, because it stores the bundle.
         "bundleUrl": f"http://localhost{bundle_path(bundle)}",
         "bundleSize": bundle.size,
         "sha256Hash": bundle.sha256,

@@ -1,4 +1,4 @@
-"""The requests of a test: WSGI middleware that records them, delays them and lets them fail."""
+"""WSGI middleware for tests, which records requests, delays them and makes them fail."""
 
 import io
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONTROL_PREFIX = "/_testing/"
 MAX_COUNT = 1_000_000
 MAX_DELAY = 86_400  # seconds
-# The errors of an action that a control request can cause; its response explains them.
+# Errors of an action that the arguments of a control request can cause; the response explains them.
 ACTION_ERRORS = (ChangeError, DatabaseError, sqlite3.Error, ValueError)
 
 
@@ -41,26 +41,26 @@ class Fault:
     path: str | None
     # How many requests are left; infinite until the next reset.
     left: float
-    # The status in place of the response, or what happens to it: drop, cut or damage.
+    # The status that replaces the response, or the effect on it: drop, cut or damage.
     effect: int | str
     retry_after: int | str | None = None
 
 
 class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
-    """The first half of a body with the length of the whole: the server closes the connection."""
+    """Half of a body with the length of the whole, so that the server closes the connection."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(io.BytesIO(body[: len(body) // 2]))
         self._length = len(body)
 
     def prepare(self, size: int | None = None) -> int:
-        """Pretend that the file has the length of the whole body."""
+        """Return the length of the whole body as the length of the file."""
         self.remain = self._length
         return self._length
 
 
 def fault_action(effect: str) -> Callable[..., None]:
-    """Return the action that lets the next requests have this effect."""
+    """Return the action that has this effect on the next requests."""
 
     def add(
         requests: "ControlRequests",
@@ -76,13 +76,13 @@ def fault_action(effect: str) -> Callable[..., None]:
 
 
 class ControlRequests:
-    """Handles control requests; all others are those of the test that began with a reset.
+    """Handles control requests; all others belong to the test that began with the last reset.
 
-    Each public method is an action; its arguments are those in JSON.
+    Each public method is an action; its arguments come from the JSON body.
     """
 
     def __init__(self, app: Flask, start: str) -> None:
-        """Take the application, and the name of the start state of its catalog."""
+        """Store the application, and the name of the start state of its catalog."""
         self._application, self._control = app.wsgi_app, Control(app, start)
         self._database: Database = app.extensions["database"]
         self._lock = Lock()
@@ -90,13 +90,13 @@ class ControlRequests:
         self._begin_test()
 
     def _begin_test(self) -> None:
-        # Requests that wait belong to the test that has ended.
+        # Waiting requests belong to the test that has ended.
         self._test_ended.set()
         self._test_ended = Event()
         self._received: list[Json] = []
         self._waiting: list[str] = []
         self._faults: list[Fault] = []
-        # Seconds by path; None stands for all other paths.
+        # The delay in seconds by path; None stands for all other paths.
         self._delays: dict[str | None, float] = {}
 
     def __call__(
@@ -134,7 +134,7 @@ class ControlRequests:
         owners = [each for each in (self, self._control) if hasattr(each, name)]
         if name.startswith("_") or not owners:
             return json_response(404, {"error": f"There is no action {quoted(name)}."})
-        # The action runs to its end on this thread.
+        # The action must run to its end on this thread.
         self._database.deadline.set(math.inf)
         action = getattr(owners[0], name)
         try:
@@ -156,15 +156,15 @@ class ControlRequests:
         method: str | None = None,
         until: str | None = None,
     ) -> None:
-        """Let the next requests fail with a status."""
+        """Make the next requests fail with a status."""
         if status not in range(400, 600):
             raise ValueError(f"status must be from 400 to 599, not {status}.")
         if not (str(retryAfter).isascii() and str(retryAfter).isprintable()):
             raise ValueError("retryAfter must be a number of seconds or an HTTP date.")
         self._add_fault(status, count, path, method, until, retryAfter)
 
-    # drop closes the connection without a response, and cut after half of the body. damage changes
-    # the last byte of the body, so that a bundle has another hash.
+    # drop closes the connection without a response, and cut closes it after half of the body.
+    # damage changes the last byte of the body, so that a bundle gets another hash.
     drop, cut, damage = fault_action("drop"), fault_action("cut"), fault_action("damage")
 
     def _add_fault(
@@ -188,7 +188,7 @@ class ControlRequests:
         self._faults.append(Fault(method, check_path(path), left, effect, retry_after))
 
     def delay(self, seconds: float, path: str | None = None) -> None:
-        """Delay each response from now on; 0 ends the delay, and without a path all delays."""
+        """Delay each response from now on; 0 ends the delay of the path, or all without a path."""
         if not 0 <= seconds <= MAX_DELAY:
             raise ValueError(f"seconds must be from 0 to {MAX_DELAY}, not {seconds}.")
         if not (seconds or path):
@@ -200,7 +200,7 @@ class ControlRequests:
         return {"requests": self._received, "waiting": self._waiting}
 
     def clear(self) -> None:
-        """Forget the requests that were received."""
+        """Delete the recorded requests."""
         self._received = []
 
     def _wait(self, path: str) -> None:
@@ -217,13 +217,14 @@ class ControlRequests:
             # The request must not change the catalog of the next test.
             raise ClientDisconnected
         waiting.remove(path)
-        # The delay counted against the deadline of the request.
+        # The delay counted against the deadline of the request, so the deadline is extended.
         self._database.deadline.set(math.inf)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
-        """Return the first fault for this request, if there is one, and count it down."""
+        """Return the first fault for this request, or None, and count it down."""
         if self._faults and self._database.deadline.on_io_thread:
-            # A request that takes too long on the I/O thread runs again, and would count twice.
+            # A request that takes too long on the I/O thread runs again, and would be counted
+            # twice.
             raise WouldBlock
         with self._lock:
             for fault in self._faults:
@@ -260,7 +261,7 @@ class ControlRequests:
 
 
 def check_path(path: str | None) -> str | None:
-    """Return the path; raise ValueError if it cannot be that of a request."""
+    """Return the path; raise ValueError if no request can have it."""
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path must begin with /, not be {quoted(path)}.")
     if path and "?" in path:

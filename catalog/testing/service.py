@@ -1,4 +1,4 @@
-"""serve --testing: its catalog, and its end with the process that started it."""
+"""serve --testing: prepares its catalog, and ends with the process that started it."""
 
 import logging
 import os
@@ -19,13 +19,13 @@ from .requests import ControlRequests
 def prepare(app: Flask, directory: Path, start: str) -> None:
     """Create the catalog in the directory, and let requests below /_testing/ control it."""
     if app.extensions["database"].path.parent != directory:
-        # The tests would reset the catalog of this path.
+        # Tests would reset the catalog at this path.
         raise click.UsageError("--testing is an option of widget-catalog, not of flask.")
     if app.config["HOST"] not in ("127.0.0.1", "::1", "localhost"):
-        # Whoever can connect can change the catalog.
+        # Anyone who can connect can change the catalog.
         raise click.UsageError("With --testing, --host must be 127.0.0.1, ::1 or localhost.")
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
-        # A socket of systemd may be open to other machines.
+        # A socket of systemd may be reachable from other machines.
         raise click.UsageError("--testing takes no sockets from systemd.")
     app.wsgi_app = ControlRequests(app, start)  # type: ignore[method-assign]
     threading.Thread(target=end_with_parent, args=(directory,), daemon=True).start()
@@ -34,7 +34,8 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
 def end_with_parent(directory: Path) -> NoReturn:
     """Remove the directory and end the process when its parent ends or closes standard input.
 
-    A pipe also ends with the starter of a shell or a launcher. No missing file is logged then.
+    A pipe also closes when the starter of a shell or launcher ends. Files that are missing then are
+    not logged.
     """
     parent, kind = os.getppid(), stat.S_IFMT(os.fstat(0).st_mode) if sys.stdin else 0
     inputs = [0] if kind in (stat.S_IFIFO, stat.S_IFSOCK) else []

@@ -4,11 +4,11 @@ __version__ = "1.1.0"
 
 # The path prefix of the public API.
 V1_PREFIX = "/api/v1/widgets/"
-# On every response below V1_PREFIX: pages of every origin may read it, with these two headers.
+# Headers of every response below V1_PREFIX: pages of every origin may read it and two headers.
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "ETag, Retry-After",
 }
-# In the environ of a request: the name of the endpoint that Flask chose. A request has none if no
-# route matches, or if the server refuses it.
+# The key in the WSGI environment for the name of the endpoint that Flask chose. It is missing if no
+# route matches, or if the server rejects the request.
 ENDPOINT = "catalog.endpoint"

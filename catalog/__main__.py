@@ -1,4 +1,4 @@
-"""The command widget-catalog; `python -m` with the name of this package is the same."""
+"""The command widget-catalog; `python -m` with the name of this package does the same."""
 
 import logging
 import os
@@ -12,14 +12,14 @@ from .commands.base import Command
 from .commands.common_options import common_options
 
 PROGRAM = "widget-catalog"
-# click completes a command line in a process that has this variable.
+# click sets this variable in a process that completes a command line.
 COMPLETION_VARIABLE = "_WIDGET_CATALOG_COMPLETE"
 SHELLS: dict[str, type[ShellComplete]] = {
     "bash": BashComplete,
     "zsh": ZshComplete,
     "fish": FishComplete,
 }
-# Commands that are in no section are listed last.
+# Commands without a section are listed last.
 SECTIONS = {
     "Serve": ["serve", "health"],
     "Publish": [
@@ -84,7 +84,7 @@ def cli() -> None:
 
 
 class CompletionCommand(Command):
-    """A command that needs no catalog, so that it ignores the name of a service."""
+    """A command that needs no catalog, so it ignores --server and CATALOG_SERVER."""
 
     def reject_server(self, context: click.Context) -> None:
         pass
@@ -100,7 +100,7 @@ def completion(shell: str) -> None:
         eval "$(widget-catalog completion bash)"
     """
     if shell == "bash":
-        # Otherwise bash would complete the version after an @ as a word of its own.
+        # Without this change, bash would complete the version after an @ as a separate word.
         click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}")
     click.echo(SHELLS[shell](cli, {}, PROGRAM, COMPLETION_VARIABLE).source())
 

@@ -1,4 +1,4 @@
-"""The application factory, the error responses, and what holds for every request."""
+"""The application factory, the error responses, and the handling that all requests share."""
 
 import secrets
 import sqlite3
@@ -53,7 +53,7 @@ from .web import browse, compare, compare_widgets, docs, feed, updates, widget_p
 from .web.pages import error_page, pages, redirect_from_slash
 from .web.static_files import static_files
 
-# Seconds for the response that says that a request took too long.
+# The time for rendering the response that says that a request took too long.
 ERROR_SECONDS = 1
 # These sentences replace Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
@@ -63,19 +63,19 @@ MESSAGES: dict[str | None, str] = {
 
 
 class WidgetNameConverter(BaseConverter):
-    """The name of a widget in a path; registry.json is that of a scope's registry."""
+    """The name of a widget in a path, except registry.json, which names a scope's registry."""
 
     regex = r"(?!registry\.json\Z)[^/]+"
 
 
 class VersionNumber(BaseConverter):
-    """The number of a version in a path, which may also name something else of the widget."""
+    """The number of a version in a path, except the names of other resources of a widget."""
 
     regex = r"(?!(?:installs|about|picture)\Z)[^/]+"
 
 
 class CatalogApp(Flask):
-    """A Flask application that routes by method and path alone and logs failures with an id."""
+    """A Flask application that routes only by method and path, and logs failures with an id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
@@ -83,7 +83,7 @@ class CatalogApp(Flask):
             "widget_name": WidgetNameConverter,
             "version_number": VersionNumber,
         }
-        # Without this, paths with several slashes would be redirected.
+        # Without this setting, paths with several slashes would be redirected.
         self.url_map.merge_slashes = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
@@ -101,7 +101,7 @@ class CatalogApp(Flask):
         )
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function: none is a coroutine. To find that out took 3 % of a read."""
+        """Return the function: no view is a coroutine, and checking it cost 3 % of a read."""
         return func
 
     def full_dispatch_request(self) -> Response:
@@ -120,14 +120,14 @@ class CatalogApp(Flask):
         return self.finalize_request(self.handle_user_exception(error))
 
     def make_default_options_response(self) -> Response:
-        """Return the methods of the path, without the type of a body that there is not."""
+        """Return the methods of the path, without Content-Type: the response has no body."""
         methods = cast(MapAdapter, request_ctx.url_adapter).allowed_methods()
         response = Response(headers={"Allow": ", ".join(in_order(methods))})
         del response.headers["Content-Type"]
         return response
 
     def log_exception(self, exc_info: Any) -> None:
-        """Log the exception with a request id that is in the response too."""
+        """Log the exception with a request id that is also in the response."""
         g.request_id = secrets.token_hex(8)
         # Escape the path, so that a client cannot forge log lines.
         line = f"{request.method} {request.path!a} failed: {g.request_id}"
@@ -188,12 +188,12 @@ def check_request() -> BaseResponse | None:
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
-    """Return the methods by name, OPTIONS last."""
+    """Return the methods sorted by name, with OPTIONS last."""
     return sorted(methods, key=lambda method: (method == "OPTIONS", method))
 
 
 def error_response(error: HTTPException) -> Response:
-    """Return JSON for an error of the API, else a page; keep headers such as Allow."""
+    """Return JSON for an error of the API, or else a page; keep headers such as Allow."""
     if isinstance(error, MethodNotAllowed):
         methods = in_order(error.valid_methods or [])
         error = MethodNotAllowed(
@@ -206,7 +206,7 @@ def error_response(error: HTTPException) -> Response:
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
     if request.path.startswith(V1_PREFIX):
-        # flask-cors sees only the paths of routes.
+        # flask-cors handles only the paths of routes.
         response.headers.update({**CORS_HEADERS, "Cache-Control": "no-cache"})
     if request.path.startswith("/api/"):
         response.data = jsonify(error=message).data
@@ -218,12 +218,12 @@ def error_response(error: HTTPException) -> Response:
 
 
 def parameter_error_response(error: ParameterError) -> Response:
-    """Return 400 with what is wrong with a parameter."""
+    """Return 400 with the problem of the parameter."""
     return error_response(BadRequest(str(error)))
 
 
 def database_error_response(error: Exception) -> Response:
-    """Return 503 if a retry may succeed, and 504 if a write may have been done; else raise."""
+    """Return 503 if a retry may succeed, 504 if the outcome of a write is unknown; else raise."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]
@@ -234,7 +234,7 @@ def database_error_response(error: Exception) -> Response:
 
 
 def complete_response(response: Response) -> Response:
-    """Forbid browsers to guess another type than the Content-Type, and encode the response."""
+    """Disable MIME sniffing, and encode the response."""
     response.headers["X-Content-Type-Options"] = "nosniff"
     if RENDERED not in request.environ:
         encode_response(response)

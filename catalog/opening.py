@@ -1,4 +1,4 @@
-"""What the service and every command need: settings, the database, and the stored bundles."""
+"""Opens what the service and every command need: settings, database and stored bundles."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from .system.paths import path_text
 
 
 class Files(NamedTuple):
-    """The parsed settings, and the files that they name; nothing is read before it is used."""
+    """The parsed settings, and the files that they name, which are opened at first use."""
 
     config: Mapping[str, Any]
     database: Database
@@ -40,8 +40,8 @@ def open_files(given: Mapping[str, object]) -> Files:
 def default_bundles(database: Database) -> Path:
     """Return the directory of bundles beside the database file; raise SettingError.
 
-    Each database has its own directory: the command gc removes bundles that it does not name. The
-    directory is the same through every link to the file.
+    Each database has its own directory, because the command gc removes bundles that its database
+    does not name. The directory is the same through every link to the file.
     """
     path, real_path = database.path, database.real_path
     if os.path.isdir(path):
@@ -63,10 +63,10 @@ def default_bundles(database: Database) -> Path:
 
 
 def open_database(config: Mapping[str, Any]) -> Database:
-    """Return the database that the settings describe: a file, or the cluster that owns it."""
+    """Return the database that the settings describe: a file, or the cluster that owns the file."""
     if not config["RQLITE"]:
         return Database(config["DATABASE"])
-    # Imported here because only a cluster needs an HTTP client.
+    # This import is local because only a cluster needs an HTTP client.
     from .store.connection.cluster.cluster import Cluster
     from .store.connection.cluster.rqlite_http import Node
 

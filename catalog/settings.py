@@ -1,6 +1,7 @@
-"""The settings of the service: one table with name, default and validation of each.
+"""The settings of the service: one table with the name, default and validation of each.
 
-Each is read from the environment as CATALOG_NAME, or from the argument of open_files() as NAME.
+Each setting is read from the environment as CATALOG_NAME, or from the argument of open_files() as
+NAME.
 """
 
 import logging
@@ -21,9 +22,10 @@ from .domain.messages import NotAllowedError, escape_unprintable
 from .domain.semver_ranges import is_version
 from .domain.validators import check_http_url, check_url_template
 
-# CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
+# These variables, such as CATALOG_SERVER, are for commands that use a service; they are not
+# settings.
 COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN", "ID_TOKEN"}
-# In CATALOG_TRUSTED_PROXY, this means the clients of Unix sockets, which have no address.
+# This word in CATALOG_TRUSTED_PROXY stands for the clients of Unix sockets, which have no address.
 UNIX = "unix"
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ def parse_required(text: str) -> str:
 
 
 def optional(parse: Parse) -> Parse:
-    """Accept the empty text too: the setting is not set."""
+    """Also accept an empty text, which means that the setting is not set."""
     return lambda text: parse(text) if text else text
 
 
@@ -127,7 +129,7 @@ def parse_node(text: str) -> str:
 
 
 def read_node_user(path: str) -> str:
-    """Return user and password of the node from a file that no other user can read."""
+    """Return user and password of the node from a file that other users cannot read."""
     try:
         with open(path, encoding="utf-8") as file:
             mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
@@ -160,7 +162,7 @@ class Setting:
     default: str
     # None accepts any text.
     parse: Parse | None = None
-    # Whether its value may contain a password, so that no message shows it.
+    # Whether the value may contain a password and must not appear in messages.
     is_secret: bool = False
 
 
@@ -202,17 +204,17 @@ def read_setting(name: str, environment: Mapping[str, str]) -> Any:
 
 
 def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of each setting that the environment has."""
+    """Return the text of each setting in the environment."""
     names = {name: f"CATALOG_{name}" for name in DEFAULTS}
     return {name: environment[key] for name, key in names.items() if key in environment}
 
 
 def parse_settings(config: MutableMapping[str, Any]) -> None:
-    """Validate the configuration and convert its numbers; raise SettingError."""
+    """Validate the settings and convert their values; raise SettingError."""
     for setting in SETTINGS:
         text = str(config[setting.name])
         value = _parse(setting, text)
-        # Do not replace a Path that the caller passed by its text.
+        # Keep a Path that the caller passed instead of its text.
         if value != text:
             config[setting.name] = value
     if config["RQLITE"] and not config["BUNDLES"]:
@@ -231,7 +233,7 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
-    """Log each variable that has the form of a setting but is none, with the nearest setting."""
+    """Log each variable that looks like a setting but is not one, with the most similar setting."""
     names = (name for name in environment if name.startswith("CATALOG_"))
     known = DEFAULTS.keys() | COMMAND_VARIABLES
     for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
@@ -240,20 +242,20 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
 
 
-# Clients cannot connect to these.
+# Clients cannot connect to these addresses.
 WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
 
 
 def served_url_template(settings: Mapping[str, Any]) -> str:
     """Return the URL template of bundles at this service.
 
-    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
+    Only exports contain the host: responses take it from CATALOG_PUBLIC_URL or the request.
     """
     return f"{served_url(settings)}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
 def served_url(settings: Mapping[str, Any]) -> str:
-    """Return the base URL of the service that has these settings."""
+    """Return the base URL of a service with these settings."""
     host, port = settings["HOST"], settings["PORT"]
     if host in WILDCARD_HOSTS:
         host = "localhost"

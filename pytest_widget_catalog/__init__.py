@@ -1,6 +1,6 @@
 """pytest fixtures that serve a Widget Catalog to the tests of a project.
 
-The service runs in processes of its own: none of its modules is imported into the tests.
+The service runs in its own processes: the tests import none of its modules.
 """
 
 import shutil
@@ -38,7 +38,7 @@ def widget_catalog_demo(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
 
 @pytest.fixture
 def widget_catalog_file(_widget_catalogs: Catalogs) -> Iterator[Path]:
-    """The path of an SQLite file with the demo catalog, which nothing serves."""
+    """The path of an SQLite file with the demo catalog, which no service uses."""
     path = _widget_catalogs.save(start="demo")
     yield path
     shutil.rmtree(path.parent)
@@ -48,9 +48,10 @@ def widget_catalog_file(_widget_catalogs: Catalogs) -> Iterator[Path]:
 def widget_catalog_from(
     _widget_catalogs: Catalogs,
 ) -> Iterator[Callable[[Source], WidgetCatalog]]:
-    """A function that serves a Widget Catalog with this content.
+    """A function that serves a Widget Catalog with the given content.
 
-    The content is the path of a JSON Lines file or of an SQLite file; or widget documents.
+    The content is the path of a JSON Lines file or of an SQLite file, or a list of widget
+    documents.
     """
     with ExitStack() as stack:
         yield lambda source: stack.enter_context(_widget_catalogs.serve_content(source))

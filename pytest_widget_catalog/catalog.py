@@ -17,10 +17,10 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 PACKAGES = Path(__file__).absolute().parent.parent
-# The service is beside this package: installed as widget_catalog, in a checkout as catalog.
+# The service is next to this package: widget_catalog if installed, catalog in a checkout.
 SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catalog"
 # In isolated mode (-I), neither the working directory nor PYTHONPATH is searched, so that no module
-# of the project takes the place of one of the service.
+# of the project replaces a module of the service.
 START = f"import sys; sys.path.append(sys.argv.pop(1)); from {SERVICE}.__main__ import main; main()"
 
 CONTROL_TIMEOUT = 60  # seconds
@@ -30,7 +30,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]
 
 
 class WidgetCatalogError(Exception):
-    """The service did not do what the test requested; the message says why."""
+    """The service could not do what the test requested; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RequestRecord:
     path: str
     # The first value of each parameter.
     query: dict[str, str]
-    # The names are in lower case.
+    # The names of headers are in lower case.
     headers: dict[str, str]
     # None if the connection was closed without a response.
     status: int | None
@@ -50,12 +50,12 @@ class RequestRecord:
 class WidgetCatalog:
     """A catalog that `widget-catalog serve --testing` serves, to one test after another.
 
-    WIDGET is "scope/name", VERSION is "scope/name@version". Every method raises WidgetCatalogError
-    if the service cannot do what the method asks for, or has ended.
+    WIDGET is "scope/name", and VERSION is "scope/name@version". Every method raises
+    WidgetCatalogError if the service refuses the request or has ended.
     """
 
     def __init__(self, parent: Path) -> None:
-        """Start the service, with its files below the parent; it ends when this process does."""
+        """Start the service, with its files below the parent; it ends with this process."""
         directory = Path(mkdtemp(dir=parent))
         self._log = directory / "server.log"
         command = [sys.executable, "-I", "-c", START, str(PACKAGES), "serve", "--testing"]
@@ -88,12 +88,12 @@ class WidgetCatalog:
         bundle: str | bytes | None = None,
         **fields: Any,
     ) -> None:
-        """Publish a version; the first one creates the widget.
+        """Publish a version; the first version creates the widget.
 
         Fields have the names of the API, such as displayName, license, publishedAt or isOfficial;
-        sdk is short for sdkVersion. Fields that are not given have valid values. Each version is
-        published a second after the last one. The service stores and serves the bundle, unless a
-        bundleUrl is given.
+        sdk is short for sdkVersion. Fields that are not given get valid values. Each version is
+        published a second after the previous one. The service stores and serves the bundle, unless
+        a bundleUrl is given.
         """
         if isinstance(bundle, bytes):
             fields["bundleBase64"] = base64.b64encode(bundle).decode()
@@ -102,10 +102,10 @@ class WidgetCatalog:
         self._control("publish", widget=name, version=version, sdk=sdk, **fields)
 
     def describe(self, widget: str, *, picture: bytes | None = None, **fields: Any) -> None:
-        """Set what people read about a widget, such as its readme, homepage and picture.
+        """Set the about of a widget, such as its readme, homepage and picture.
 
         Fields have the names of the API, such as readme, homepage, displayName or description. None
-        removes one, as does an empty picture, which is otherwise PNG, JPEG, WebP or AVIF.
+        removes a field, and so does an empty picture. A picture is PNG, JPEG, WebP or AVIF.
         """
         if picture is not None:
             fields["pictureBase64"] = base64.b64encode(picture).decode()
@@ -148,7 +148,7 @@ class WidgetCatalog:
         ]
 
     def clear_requests(self) -> None:
-        """Forget the requests that the service received."""
+        """Delete the recorded requests."""
         self._control("clear")
 
     def fail_next(
@@ -160,10 +160,10 @@ class WidgetCatalog:
         method: str | None = None,
         until: Literal["reset"] | None = None,
     ) -> None:
-        """Let the next n requests fail with this status; retry_after is the header Retry-After.
+        """Make the next n requests fail with this status; retry_after is the header Retry-After.
 
-        The following arguments work the same way in the next three methods. n is 1 by default. path
-        and method restrict which requests are affected. until="reset", in place of n, affects all
+        The other arguments work in the same way in the next three methods. n is 1 by default. path
+        and method restrict which requests are affected. until="reset", instead of n, affects all
         requests until the test ends or resets the catalog.
         """
         which = {"path": path, "method": method, "until": until}
@@ -203,16 +203,16 @@ class WidgetCatalog:
         self._control("damage", count=n, path=path, method=method, until=until)
 
     def delay(self, seconds: float, path: str | None = None) -> None:
-        """Delay each response from now on; 0 ends it."""
+        """Delay each response from now on; 0 ends the delay."""
         self._control("delay", seconds=seconds, path=path)
 
     def reset(self, start: Mapping[str, Any] | None = None) -> None:
-        """Make the catalog as it was at the start of the test, and forget all requests."""
+        """Restore the catalog's initial state for the test, and delete the recorded requests."""
         self._start = self._start if start is None else start
         self._control("reset", **self._start)
 
     def close(self) -> None:
-        """End the service, which removes its files; the fixtures do so."""
+        """End the service, which removes its files; the fixtures call this."""
         # The service ends when its standard input is closed.
         self._process.communicate()
 
@@ -238,7 +238,7 @@ class WidgetCatalog:
         return result
 
     def _end_error(self) -> WidgetCatalogError:
-        """Return an error that says how the service has ended, with the last line of its log."""
+        """Return an error that says how the service ended, with the last line of its log."""
         self.close()
         code = self._process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -247,7 +247,7 @@ class WidgetCatalog:
 
 
 class Catalogs:
-    """The catalogs of a session: as many processes as one test uses at the same time."""
+    """The catalogs of a session; there are as many processes as one test uses at the same time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -255,7 +255,7 @@ class Catalogs:
 
     @contextmanager
     def serve(self, **start: Any) -> Iterator[WidgetCatalog]:
-        """Have a catalog with this start state for the block."""
+        """Yield a catalog with this start state."""
         # A test may have killed its process.
         self._idle = [each for each in self._idle if each._process.poll() is None]
         catalog = self._idle.pop() if self._idle else WidgetCatalog(self._directory)
@@ -266,13 +266,13 @@ class Catalogs:
             self._idle.append(catalog)
 
     def serve_content(self, source: Source) -> AbstractContextManager[WidgetCatalog]:
-        """Have a catalog with the content of a file or of widget documents for the block."""
+        """Yield a catalog with the content of a file or of widget documents."""
         if isinstance(source, str | os.PathLike):
             return self.serve(file=os.path.abspath(source))
         return self.serve(documents=[source] if isinstance(source, Mapping) else list(source))
 
     def save(self, **start: Any) -> Path:
-        """Return a new SQLite file with this start state, and its bundles beside it."""
+        """Return a new SQLite file with this start state, with its bundles next to it."""
         path = Path(mkdtemp(dir=self._directory), "catalog.db")
         with self.serve(**start) as catalog:
             served, copy = sqlite3.connect(catalog.database), sqlite3.connect(path)

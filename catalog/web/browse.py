@@ -1,7 +1,7 @@
-"""The browse page and the page of a scope: search results as cards, filters with their counts.
+"""The browse page and the page of a scope: search results as cards, and filters with counts.
 
-The API's q matches display names and descriptions only. People also type focus-timer, acme,
-@acme/weather or the keyword of a widget, so these pages find names, scopes and keywords too.
+The API's q matches only display names and descriptions. People also type focus-timer, acme,
+@acme/weather or a keyword, so these pages also find names, scopes and keywords.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ from .formatting import format_count, page_numbers
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
-# Fills rows of two, four and five cards. A page with more pictures takes longer to load.
+# This number fills rows of two, four and five cards. More pictures would make the page load slowly.
 PAGE_SIZE = 20
-# With more scopes, the field is a text field with suggestions.
+# If there are more scopes, the field is a text field with suggestions.
 MAX_SCOPE_OPTIONS = 20
 FIELDS = ("q", *FILTERS, "sort", "page")
 
@@ -62,12 +62,12 @@ def browse() -> Response:
 
 
 def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
-    """Return the search of valid arguments, for one page of results."""
+    """Return the search for valid arguments, limited to one page of results."""
     return parse_page_search({**arguments, "limit": str(PAGE_SIZE)})
 
 
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
-    """Return the results of a search, as the API has them."""
+    """Return the results of a search in the form of the API."""
     results: Json = parse_body(find_widgets(connection, query)[1])
     add_pictures(connection, results["widgets"])
     return results
@@ -93,7 +93,7 @@ def pager_links(
 
 
 def suggest_for_words(connection: Connection, q: str) -> list[Any]:
-    """Return the widgets whose names are similar to the query, a name or scope/name."""
+    """Return the widgets whose names are similar to the query, which is a name or scope/name."""
     scope, _, name = q.strip().removeprefix("@").rpartition("/")
     return suggest_widgets(connection, name, scope=scope)
 
@@ -101,9 +101,9 @@ def suggest_for_words(connection: Connection, q: str) -> list[Any]:
 def wider_searches(
     connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
 ) -> dict[str, str]:
-    """Return links to wider searches that find widgets: without one filter, else without all."""
+    """Return links to wider searches with results: without one filter, or else without all."""
     totals = dict(facets.without)
-    # These two are not among the filters that the facets leave out one by one.
+    # The facets do not leave out these two filters.
     for name, wider in (("compatible", {"compatible": False}), ("keyword", {"keyword": None})):
         if getattr(query, name):
             totals[name] = find_facets(connection, replace(query, **wider)).total

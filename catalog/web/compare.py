@@ -1,4 +1,4 @@
-"""The page of two versions compared: what changed, and the release notes of all in between."""
+"""The page that compares two versions: the differences, and the release notes in between."""
 
 from flask import Response, render_template, request
 
@@ -11,7 +11,7 @@ from .formatting import format_bytes, format_day, format_number
 from .pages import page_response, pages, reader
 from .parameters import read_parameters
 
-# The form lists at most this many versions.
+# The maximum number of versions in the form.
 MAX_OPTIONS = 100
 
 
@@ -29,14 +29,14 @@ def compare(scope: str, name: str) -> Response:
         options = list_numbers(connection, widget_id, MAX_OPTIONS)
         if before and after:
             growth = describe_growth(before["bundleSize"], after["bundleSize"])
-            # If the first version is the newer one, swap both to find the versions between them.
+            # If the first version is the newer one, swap them to find the versions between them.
             notes = list_notes(connection, widget_id, *chosen.values()) or list_notes(
                 connection, widget_id, *reversed(chosen.values())
             )
     errors = {
         field: f"There is no version {quoted(chosen[field])}." if chosen[field] else "Choose one."
         for field, entry in (("from", before), ("to", after))
-        # Without any parameter, the page shows an empty form.
+        # Without parameters, the page shows an empty form.
         if entry is None and any(chosen.values())
     }
     connection.check_deadline()
@@ -59,7 +59,7 @@ def compare(scope: str, name: str) -> Response:
 
 
 def permission_changes(before: Json, after: Json) -> dict[str, list[str]]:
-    """Return the permissions that only one of the versions has, and those of both."""
+    """Return the permissions that only one of the versions has, and those that both have."""
     old, new = set(before["permissions"]), set(after["permissions"])
     # A version may list a permission twice.
     in_order = dict.fromkeys([*after["permissions"], *before["permissions"]])
@@ -71,7 +71,7 @@ def permission_changes(before: Json, after: Json) -> dict[str, list[str]]:
 
 
 def describe_version(entry: Json) -> dict[str, str]:
-    """Return the properties of a version in words, except for its permissions."""
+    """Return the properties of a version in words, except its permissions."""
     states = ["yanked"] if entry["yanked"] else []
     states += ["deprecated"] if entry["deprecationMessage"] is not None else []
     number = entry["configVersion"]
@@ -88,7 +88,7 @@ def describe_version(entry: Json) -> dict[str, str]:
 
 
 def describe_growth(before: int, after: int) -> str:
-    """Return by how much a size grew or shrank, such as +1.2 kB (+6 %); empty if it did not."""
+    """Return by how much a size grew or shrank, such as +1.2 kB (+6 %); empty if unchanged."""
     if before == after:
         return ""
     sign = "+" if after > before else "−"

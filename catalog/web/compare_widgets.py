@@ -1,4 +1,4 @@
-"""The page of two widgets compared: what a person weighs before choosing one."""
+"""The page that compares two widgets, for people who choose between them."""
 
 from flask import Response, current_app, render_template, request
 
@@ -23,7 +23,7 @@ def compare_widgets() -> Response:
     errors = {
         number: f"There is no widget {quoted(name)}." if name else "Enter scope/name."
         for number, (name, each) in enumerate(zip(chosen, found, strict=True), 1)
-        # Without any name, the page shows an empty form.
+        # Without names, the page shows an empty form.
         if each is None and any(chosen)
     }
     connection.check_deadline()

@@ -1,4 +1,4 @@
-"""/docs, /openapi.json and /publish: the API reference, and how to publish."""
+"""/docs, /openapi.json and /publish: the API reference, and instructions for publishing."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from .pages import absolute_url, page_response, pages, site_url
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
 RESPONSE_HEADERS = openapi.describe_headers(OPERATIONS)
-# The search of the first steps: the most installed widget that runs on this SDK.
+# The search in the first steps: the most installed widget that runs on this SDK.
 FIRST_SEARCH = {"compatSdk": "1.4.0", "compatible": "true", "limit": "1"}
 
 pages.add_app_template_filter(openapi.render_code_spans)
@@ -53,7 +53,7 @@ def docs() -> Response:
 
 
 def find_first_version() -> Json | None:
-    """Return the version that the first steps of the page lead to, if this catalog has one."""
+    """Return the version to which the first steps lead; None if the catalog has none."""
     database: Database = current_app.extensions["database"]
     try:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]
@@ -83,7 +83,7 @@ def publish() -> Response:
     return page_response(page)
 
 
-# The time of the last change is part of the key, so that a replaced file is hashed again.
+# The modification time is part of the key, so that a replaced file is hashed again.
 @lru_cache(maxsize=1)
 def hash_wheel(path: Path, _changed_at: int) -> str:
     """Return the SHA-256 of the wheel."""
@@ -99,6 +99,6 @@ def wheel(name: str) -> Response:
 
 
 def find_wheel() -> Path | None:
-    """Return the wheel of CATALOG_WHEEL; None if it is not set, or the file is gone."""
+    """Return the wheel of CATALOG_WHEEL; None if it is not set or the file is missing."""
     path = Path(current_app.config["WHEEL"])
     return path.absolute() if path.is_file() else None

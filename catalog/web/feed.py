@@ -1,6 +1,6 @@
 """/feed.atom: the newest releases as an Atom feed (RFC 4287), for feed readers and chat rooms.
 
-With scope it has those of one scope, with scope and name those of one widget.
+With scope, the feed has the releases of one scope; with scope and name, those of one widget.
 """
 
 import re
@@ -15,7 +15,7 @@ from ..store.read.releases import find_releases
 from .pages import page_response, pages, reader, site_url
 
 MAX_ENTRIES = 50
-# Feed readers show only the beginning of a long text. The page of the widget has all of it.
+# Feed readers show only the beginning of a long text. The page of the widget has the whole text.
 MAX_TITLE_LENGTH = 200  # characters
 MAX_SUMMARY_LENGTH = 2_000  # characters
 # Atom requires a time even if the feed has no entries.
@@ -61,7 +61,7 @@ def load_releases(connection: Connection, scope: str, name: str) -> list[dict[st
 
 @pages.app_template_filter()
 def release_id(release: dict[str, str]) -> str:
-    """Return an id that is the same at every URL of this service and of its mirrors."""
+    """Return an id that is the same at every URL of this service and on its mirrors."""
     name = "widget-catalog:{scope}/{name}@{version}".format(**release)
     return uuid5(NAMESPACE_URL, name).urn
 
@@ -75,5 +75,5 @@ def release_path(release: dict[str, str]) -> str:
 
 @pages.app_template_filter()
 def xml_text(text: str) -> str:
-    """Return the text without the characters that XML does not allow."""
+    """Return the text without characters that XML does not allow."""
     return NOT_XML.sub("\ufffd", text)

@@ -8,7 +8,7 @@ from ..store.read.search_params import NONE, WITHOUT, filter_text
 from .parameters import Parameters
 from .permission_words import permission_words
 
-# The filters that a person can remove from a search, and the description of the wider search.
+# The filters that a user can remove from a search, with the description of the wider search.
 FILTERS = {
     "compatible": "for any SDK",
     "scope": "in any scope",
@@ -28,7 +28,7 @@ USES, DOES_NOT_USE = "Uses", "Does not use"
 
 
 class Option(NamedTuple):
-    """An option of a select element, with its group and the number of widgets if it is shown."""
+    """An option of a select element, with its group and, if shown, the number of widgets."""
 
     value: str
     label: str
@@ -37,7 +37,7 @@ class Option(NamedTuple):
 
 
 def count_filters(parameters: Parameters) -> int:
-    """Return how many filters are set. The order of the results is not a filter."""
+    """Return how many filters are set; the sort order is not a filter."""
     sent = parameters.sent
     return sum(sent[name] not in ("", DEFAULTS.get(name)) for name in FILTERS)
 
@@ -45,8 +45,8 @@ def count_filters(parameters: Parameters) -> int:
 def filter_options(
     form: Mapping[str, str], facets: Facets, errors: Mapping[str, str]
 ) -> dict[str, list[Option]]:
-    """Return the options of each select element. The selected one is always among them."""
-    # Without words, the default order is by installs.
+    """Return the options of each select element, which always include the selected one."""
+    # Without words, results are sorted by installs.
     sorts = [("", "Best match"), *SORTS.items()] if form["q"].strip() else [*SORTS.items()]
     options = {
         "scope": [
@@ -85,7 +85,7 @@ def _permission_options(facets: Facets) -> Iterable[Option]:
 
 
 def _license_options(counts: Iterable[tuple[str, int]]) -> list[Option]:
-    """Return the options for licences, first the one for widgets that state none."""
+    """Return the options for licences; the first one selects widgets without a stated licence."""
     options = [
         Option(value, "Not stated" if value == NONE else filter_text(value), count)
         for value, count in counts
@@ -94,7 +94,7 @@ def _license_options(counts: Iterable[tuple[str, int]]) -> list[Option]:
 
 
 def search_heading(parameters: Parameters) -> list[tuple[str, str]]:
-    """Return the heading of a search as pairs of our words and of a text that was sent."""
+    """Return the heading of a search as pairs of fixed words and user input."""
     if "compatSdk" in parameters.errors:
         return [("Invalid SDK", parameters.sent["compatSdk"])]
     valid = parameters.valid

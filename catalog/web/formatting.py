@@ -1,4 +1,4 @@
-"""Formatting for the pages: numbers, dates and shell commands."""
+"""Formats numbers, dates and shell commands for the pages."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from ..domain.documents import Json
 from ..domain.file_names import bundle_file_name
 from ..domain.semver_ranges import is_range
 
-# The units of an age with their length in days.
+# The units of an age, with their length in days.
 UNITS = (("year", 365), ("month", 30.44), ("week", 7), ("day", 1))
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -47,7 +47,7 @@ def format_day(timestamp: str) -> str:
 
 
 def format_age(timestamp: str, now: date | None = None) -> str:
-    """Return how long ago a UTC timestamp was, such as 2 months ago; the date if it is ahead."""
+    """Return how long ago a UTC timestamp was, such as 2 months ago; its date if in the future."""
     days = ((now or datetime.now(UTC).date()) - date.fromisoformat(timestamp[:10])).days
     if days < 2:
         return format_day(timestamp) if days < 0 else ("today", "yesterday")[days]
@@ -60,15 +60,15 @@ def format_count(count: int, noun: str) -> str:
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-# Ranges of thousands of characters take milliseconds to parse.
+# Parsing a range of thousands of characters takes milliseconds, so the results are cached.
 @lru_cache(maxsize=512)
 def is_readable(sdk_range: str) -> bool:
-    """Return whether a range says which SDK a version needs: a catalog may have other texts."""
+    """Return whether a range names the SDKs that a version needs; other texts are possible."""
     return is_range(sdk_range)
 
 
 def sri_hash(sha256_hash: str) -> str:
-    """Return a hexadecimal SHA-256 as the integrity attribute of a script element has it."""
+    """Return a hexadecimal SHA-256 in the format of the integrity attribute."""
     return "sha256-" + b64encode(bytes.fromhex(sha256_hash)).decode()
 
 
@@ -86,7 +86,7 @@ def import_map(entry: Json) -> str:
     """Return the HTML that loads a version in a dashboard, and verifies its bundle."""
     name, url = f"{entry['scope']}/{entry['name']}", entry["bundleUrl"]
     imports = {"imports": {name: url}, "integrity": {url: sri_hash(entry["sha256Hash"])}}
-    # In a script element, "<" could begin its end tag.
+    # In a script element, "<" could begin the end tag.
     text = json.dumps(imports, indent=2, ensure_ascii=False).replace("<", "\\u003c")
     specifier = json.dumps(name, ensure_ascii=False).replace("<", "\\u003c")
     return (
@@ -106,7 +106,7 @@ def page_numbers(page: int, last: int) -> list[int | None]:
     numbers: list[int | None] = []
     for before, after in zip([0, *near], near, strict=False):
         if after - before == 2:
-            # A gap would take as much space as the page it hides.
+            # A gap would take as much space as the page that it hides.
             numbers.append(after - 1)
         elif after - before > 2:
             numbers.append(None)

@@ -1,4 +1,4 @@
-"""Icons by Iconify name, as SVG that is safe in a page. Nothing is loaded over the network."""
+"""Icons by Iconify name, as SVG that is safe in a page. No icon is loaded over the network."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from ..domain.validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
-# Shapes and their presentation: nothing that can run a script, load a file, link or use a style.
+# Shapes and their presentation; nothing here can run a script, load a file, link or use a style.
 ELEMENTS = {
     "g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon",
     "defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop",
@@ -36,18 +36,18 @@ LOCAL_REFERENCE = re.compile(r"url\(#([\w.-]+)\)", re.ASCII)
 COLOUR = re.compile(r"(?:rgb|hsl)a?\([\d\s.,%/]*\)", re.ASCII)
 TRANSFORMS = ("transform", "gradientTransform")
 VIEW_BOX_KEYS = ("left", "top", "width", "height")
-# Length of prefix:name.
+# The maximum length of prefix:name.
 MAX_ICON_LENGTH = 128
 # An alias with more ancestors than this is treated as a loop.
 MAX_ALIAS_DEPTH = 8
 
 
 class IconError(ValueError):
-    """An icon or icon set is invalid; the message says why."""
+    """An icon or icon set is invalid; the message gives the reason."""
 
 
 def icon_svg(icon: str | None, directory: str, *, name: str, seed: str) -> str:
-    """Return the icon as an SVG element; without a known icon, the letter avatar of the name."""
+    """Return the icon as an SVG element; for an unknown icon, a letter avatar of the name."""
     # Check the length before find_icon caches the text.
     svg = find_icon(icon, directory) if icon and len(icon) <= MAX_ICON_LENGTH else None
     return svg or letter_avatar(name, seed)
@@ -55,7 +55,7 @@ def icon_svg(icon: str | None, directory: str, *, name: str, seed: str) -> str:
 
 @lru_cache(maxsize=4096)
 def find_icon(icon: str, directory: str) -> str | None:
-    """Return the SVG element of prefix:name from the directory or the built-in set, if known."""
+    """Return the SVG element of prefix:name from the directory or the built-in set, or None."""
     if not is_icon_name(icon):
         return None
     prefix, _, name = icon.partition(":")
@@ -72,7 +72,7 @@ def find_icon(icon: str, directory: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def _load(path: Path) -> Json:
-    """Return an icon set; an empty one if there is no such file."""
+    """Return an icon set; an empty one if the file does not exist."""
     try:
         icons = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def _number(value: object) -> float:
 
 
 def _safe_body(id_prefix: str, body: object) -> str:
-    """Return the body rebuilt from allowed elements and attributes; raise IconError for others."""
+    """Return the body, rebuilt from allowed elements and attributes; raise IconError for others."""
     if not isinstance(body, str) or "<!" in body or "<?" in body:
         raise IconError("its body is not SVG.")
     try:
@@ -153,7 +153,7 @@ def _safe_body(id_prefix: str, body: object) -> str:
         for element in root.iter():
             if element is not root and element.tag not in ELEMENTS:
                 raise IconError(f"its body has the element {quoted(element.tag)}.")
-            # Shapes have no text.
+            # Shapes do not contain text.
             element.text = element.tail = None
             for attribute, value in element.attrib.items():
                 element.set(attribute, _safe_value(id_prefix, attribute, value))
@@ -188,7 +188,7 @@ def letter_avatar(name: str, seed: str) -> str:
 
 
 def _svg(view_box: str, body: str, css_class: str) -> str:
-    """Return an SVG element that screen readers skip and that has a size without CSS."""
+    """Return an SVG element that screen readers skip and that has a size even without CSS."""
     return (
         f'<svg class="{css_class}" viewBox="{view_box}" width="40" height="40" '
         f'fill="currentColor" aria-hidden="true" focusable="false">{body}</svg>'

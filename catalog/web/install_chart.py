@@ -1,4 +1,4 @@
-"""The installs of a widget for its page: the last weeks as bars, and the share of each version."""
+"""The installs of a widget on its page: the last weeks as bars, and the share of each version."""
 
 import json
 from datetime import date, timedelta
@@ -14,8 +14,8 @@ WEEKS = 12
 def load_install_chart(connection: Connection, widget: Json) -> Json:
     """Return the installs of the last weeks up to today, oldest first, and the share of versions.
 
-    The trend is by how many percent the last week differs from the one before; None without that
-    one. Shares are of the installs with a version that exists.
+    The trend is the change of the last week from the week before in percent; None if that week had
+    no installs. Shares are based on the installs of versions that still exist.
     """
     day = today()
     found = find_installs(connection, widget["scope"], widget["name"], 7 * WEEKS, day)
@@ -39,7 +39,7 @@ def load_install_chart(connection: Connection, widget: Json) -> Json:
 
 
 def describe_week(today: date, ago: int, installs: int) -> Json:
-    """Return the dates of seven days, the last of which is so many weeks ago, and the installs."""
+    """Return the dates of seven days that end this many weeks ago, and their installs."""
     last = today - timedelta(weeks=ago)
     first = last - timedelta(days=6)
     return {
@@ -50,6 +50,6 @@ def describe_week(today: date, ago: int, installs: int) -> Json:
 
 
 def share(part: int, total: int) -> str:
-    """Return a percentage in words."""
+    """Return a percentage as text."""
     percentage = round(100 * part / total)
     return f"{percentage}%" if percentage else "under 1%"

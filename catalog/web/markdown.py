@@ -1,8 +1,8 @@
-"""Descriptions, release notes and readmes as HTML: CommonMark without HTML and images.
+"""Renders descriptions, release notes and readmes as HTML: CommonMark without HTML and images.
 
-A text without Markdown is shown as it is, with its lines and spaces. The parser takes time in
-proportion to the delimiters and lines of a text, about 100 µs each in the worst case that is known,
-so a text with many of them is shown as it is too.
+A text without Markdown is shown as it is, with its lines and spaces. The time of the parser grows
+with the delimiters and lines of a text, up to about 100 µs for each in the worst known case, so a
+text with many of them is shown as it is too.
 """
 
 import re
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-# markdown-it takes half as long to import as Flask, and most commands render no page.
+# Importing markdown-it takes half as long as importing Flask, and most commands render no page.
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# A text beyond one of these limits is shown as plain text. What a page shows must not depend on the
-# load of the machine, so the limits are on the text and not on the time that it takes.
+# A text beyond one of these limits is shown as plain text. The result must not depend on the load
+# of the machine, so the limits apply to the text and not to the parsing time.
 MAX_LENGTH = 20_000  # characters
 MAX_DELIMITERS = 1500
 DELIMITERS = "*_`[](<!&\\\n"
-# The parser looks for the end of each address in the word that it begins in.
+# The parser looks for the end of each address in the word in which it begins.
 MAX_ADDRESS_LENGTH = 100_000  # characters, of the longest word for each link
-# Text that is nested deeper is not parsed. Brackets are parsed again for each level.
+# Text that is nested deeper is not parsed. Brackets are parsed again at each level.
 MAX_NESTING = 10
-# What every Markdown text has, other than a paragraph: most texts have none of it, and the parser
-# takes 50 µs for a short one. Only blanks may precede a marker: with line ends among them, the
-# search would take quadratic time.
+# Matches markup other than plain paragraphs: most texts have none, and the parser takes 50 µs even
+# for a short text. Only blanks may precede a marker: if line ends were allowed, the search would
+# take quadratic time.
 SYNTAX = re.compile(r"[*_`\[<]|^[ \t]*[#>+=~0-9-]", re.MULTILINE)
 # Cards and previews show only the beginning of a text, which is shorter than this.
 MAX_PARAGRAPH = 500  # characters
@@ -43,9 +43,9 @@ DIRECTED_TYPES = {"paragraph_open", "heading_open", "list_item_open", "blockquot
 
 
 def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = True) -> Markup:
-    """Return the text as HTML that is safe in a page; a text beyond the limits as plain text.
+    """Return the text as safe HTML for a page; a text beyond the limits as plain text.
 
-    Without breaks, line ends inside of a paragraph are not shown.
+    If breaks is false, line ends inside a paragraph are not shown.
     """
     tokens = []
     if len(text) <= max_length and _is_quickly_parsed(text) and SYNTAX.search(text):
@@ -83,7 +83,7 @@ def _is_quickly_parsed(text: str) -> bool:
 
 
 def _parse(text: str) -> "list[Token]":
-    """Parse the text, and turn each link without an address back into plain text."""
+    """Parse the text, and turn links without an address back into plain text."""
     tokens = _parser().parse(text)
     for token in tokens:
         is_empty = False
@@ -104,13 +104,13 @@ def _parser() -> "MarkdownIt":
     options = {"html": False, "breaks": True, "maxNesting": MAX_NESTING}
     # Without images, ![text](url) is a link. Without indented code, spaces may begin a line.
     parser = MarkdownIt("commonmark", options).disable(["image", "code"])
-    # No relative links, which would lead to other pages of the catalog, and nothing that can run.
+    # Relative links would lead to other pages of the catalog, and other schemes could run code.
     parser.validateLink = lambda url: bool(LINK.match(url))  # type: ignore[method-assign]
     return parser
 
 
 def _is_plain(tokens: "list[Token]") -> bool:
-    """Return whether the text has no markup: only plain paragraphs, or no content at all."""
+    """Return whether the text has no markup: it has only plain paragraphs, or no content at all."""
     return all(
         token.type in PARAGRAPH_TYPES
         and all(child.type in TEXT_TYPES for child in token.children or ())
@@ -119,7 +119,7 @@ def _is_plain(tokens: "list[Token]") -> bool:
 
 
 def _lower_headings(tokens: "list[Token]") -> None:
-    """Begin below the headings of a page, which are h2, and skip no level."""
+    """Lower all headings below those of the page, which are h2, without skipping a level."""
     level = 2
     for token in tokens:
         if token.type == "heading_open":

@@ -1,4 +1,4 @@
-"""openapi.json, parsed into what the reference page shows: operations, schemas, headers."""
+"""Parses openapi.json for the reference page: operations, schemas and headers."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from ..system.data_files import find_data_file
 
 DESCRIPTION_BYTES = find_data_file("web/openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
-# The server URL in the file is relative, so that the file is valid as it is.
+# The server URL in the file is relative, so that the file itself is valid.
 _BEFORE_SERVER, _AFTER_SERVER = DESCRIPTION_BYTES.split(b'{"url": "/"')
 
 OPERATION_METHODS = ("get", "post")
-# Types for which the page does not use the name that JSON Schema has.
+# Names for types that differ from those of JSON Schema.
 TYPE_NAMES = {"integer": "whole number"}
 
 
@@ -44,7 +44,7 @@ class Operation(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether every catalog has a response to its example: it names no widget in the path."""
+        """Whether its example works in every catalog, because its path names no widget."""
         return self.method == "GET" and "{" not in self.path
 
 
@@ -78,7 +78,7 @@ def load_schemas() -> dict[str, Json]:
 
 
 def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
-    """Return the description of each response header; different ones are joined."""
+    """Return the description of each response header; different descriptions are joined."""
     # A dict serves as an ordered set.
     descriptions: dict[str, dict[str, None]] = {}
     for operation in operations:
@@ -103,7 +103,7 @@ def build_target(operation: Operation, values: Mapping[str, str]) -> str:
 def example_values(operation: Operation) -> dict[str, str]:
     """Return the parameters of the operation's example."""
     examples = {each["name"]: each.get("example") for each in operation.parameters}
-    # The page has one field for each parameter, also for one that can be repeated.
+    # The page has one field for each parameter, even for a parameter that can be repeated.
     return {
         name: str(example[0] if isinstance(example, list) else example)
         for name, example in examples.items()
@@ -112,7 +112,7 @@ def example_values(operation: Operation) -> dict[str, str]:
 
 
 def resolve(node: Json) -> Json:
-    """Return the target of a reference, with the keys beside $ref; any other node as it is."""
+    """Return the target of a reference, with the keys beside $ref; return other nodes unchanged."""
     if "$ref" not in node:
         return node
     target: Any = DESCRIPTION
@@ -122,7 +122,7 @@ def resolve(node: Json) -> Json:
 
 
 def describe_type(schema: Json) -> Markup:
-    """Return the type of a value in words, with links to the objects in it."""
+    """Return the type of a value in words, with links to its objects."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return Markup('<a href="#schema-{0}">{0}</a>').format(name)
@@ -149,7 +149,7 @@ def describe_limits(schema: Json) -> str:
 
 
 def render_code_spans(text: str) -> Markup:
-    """Return a text with `code` in it as HTML."""
+    """Return a text that contains `code` as HTML."""
     parts = re.split("`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else escape(part)

@@ -1,6 +1,7 @@
-"""What all web pages have in common: responses, headers, links, templates and the error page.
+"""The common parts of all web pages: responses, headers, links, templates and the error page.
 
-They work without JavaScript. The other modules of this folder add their routes to the blueprint.
+The pages work without JavaScript. The other modules of this folder add their routes to the
+blueprint.
 """
 
 import hashlib
@@ -45,9 +46,9 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# Rendering a few hundred pieces takes a millisecond.
+# The deadline is checked after this many pieces; a few hundred take a millisecond to render.
 PIECES_PER_CHECK = 100
-# These documents have no links to pages, so their URLs do not carry an SDK version.
+# These documents do not link to pages, so their URLs do not carry an SDK version.
 WITHOUT_SDK = ("pages.feed", "pages.openapi_json")
 
 MAX_WORDS_LENGTH = 100  # characters
@@ -80,7 +81,7 @@ for template_filter in (
 
 @pages.app_context_processor
 def template_globals() -> dict[str, Any]:
-    """Return what every template may use."""
+    """Return the names that every template may use."""
     return {
         "absolute_url": absolute_url,
         "canonical_url": canonical_url,
@@ -99,14 +100,14 @@ def icon(widget: Json) -> Markup:
 
 @pages.app_template_filter()
 def install_url(entry: Json) -> str:
-    """Return the address that adds a version to the operator's dashboard; empty if it has none."""
+    """Return the URL that adds a version to the operator's dashboard; empty if not configured."""
     template: str = current_app.config["INSTALL_URL"]
     return re.sub(r"\{(scope|name|version)\}", lambda key: quote(entry[key[1]], safe=""), template)
 
 
 @pages.app_template_filter()
 def link_replacement(message: str, length: int) -> str:
-    """Return a warning, shortened or with a link to the widget that replaces this one."""
+    """Return a deprecation message, shortened or with a link to the replacement."""
     replacement = find_replacement(message)
     if replacement is None or len(message) > length:
         return shorten(message, length)
@@ -117,7 +118,7 @@ def link_replacement(message: str, length: int) -> str:
 
 @pages.record
 def check_deadline_in_templates(state: BlueprintSetupState) -> None:
-    """Make rendering a template raise DeadlineExceeded after the deadline."""
+    """Make template rendering raise DeadlineExceeded after the deadline."""
     deadline: Deadline = state.app.extensions["database"].deadline
 
     def join(pieces: Iterable[str]) -> str:
@@ -145,7 +146,7 @@ def site_url() -> str:
 
 
 def absolute_url(endpoint: str, **values: Any) -> str:
-    """Return the URL of a view below the public URL, for what is read outside a page."""
+    """Return the URL of a view below the public URL, for use outside of pages."""
     values.setdefault("compatSdk", None)
     return site_url() + url_for(endpoint, **values).removeprefix(request.script_root)
 
@@ -162,16 +163,16 @@ def reader() -> Connection:
 
 
 def parse_body(body: bytes) -> Any:
-    """Return the JSON that the API sends, with the URLs of stored bundles below the public URL."""
+    """Return the JSON of the API, with the URLs of stored bundles below the public URL."""
     return json.loads(with_bundle_urls(body, site_url()))
 
 
 def page_response(
     content: str | bytes, status: int = 200, *, mimetype: str = "text/html"
 ) -> Response:
-    """Return a page as a response; with status 200 its ETag is a hash of its bytes.
+    """Return a page as a response; with status 200, its ETag is a hash of its bytes.
 
-    Whether the client has the page already is decided when the response is complete.
+    If-None-Match is checked later, when the response is complete.
     """
     response = Response(content, status, mimetype=mimetype)
     if status == 200:
@@ -191,7 +192,7 @@ def add_security_headers(response: Response) -> Response:
 
 
 def redirect_from_slash() -> BaseResponse | None:
-    """Redirect from a page's path with a slash at its end; the API has no redirects."""
+    """Redirect from a page's path with a trailing slash; the API never redirects."""
     path = f"/{request.path.strip('/')}"
     if request.url_rule or path == request.path or request.method not in ("GET", "HEAD"):
         return None
@@ -204,10 +205,10 @@ def redirect_from_slash() -> BaseResponse | None:
 
 
 def error_page(status: int, message: str) -> str:
-    """Return the page for an error; only that for 404 reads the database, for suggestions."""
+    """Return the page for an error; only a 404 page reads the database, for suggestions."""
     scope, name = read_path(request.path)
     words = SEPARATORS.sub(" ", "".join(filter(str.isprintable, name))).strip()
-    # A missing file needs no suggestions, and for a POST they would delay installs.
+    # A missing file needs no suggestions, and suggestions for a POST would delay installs.
     is_page = request.method in ("GET", "HEAD") and not request.path.startswith("/static/")
     is_searched = status == 404 and is_page and words
     return render_template(
@@ -220,7 +221,7 @@ def error_page(status: int, message: str) -> str:
 
 
 def read_path(path: str) -> tuple[str, str]:
-    """Return the scope and name in a path: /widgets/acme/clock and /clock.html name a clock."""
+    """Return the scope and name in a path: /widgets/acme/clock and /clock.html both name clock."""
     segments = [segment for segment in path.split("/") if segment]
     if segments[:1] == ["widgets"] and len(segments) > 2:
         scope, name = segments[1:3]

@@ -1,7 +1,7 @@
-"""The parameters of the pages, which are all read here.
+"""Reads the parameters of all pages.
 
-An invalid one is treated the same on every page: as if it were absent, with a message beside its
-field and the status 400.
+Every page treats an invalid parameter in the same way: as if it were absent, with a message beside
+its field and the status 400.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ..domain.semver_ranges import parse_sdk
 from ..store.read.parameters import ParameterError
 from ..store.read.search_params import MAX_Q_LENGTH, parse_search
 
-# The messages of the API are for programs.
+# The messages of the API are for programs; these are for people.
 SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."
 NEEDS_SDK = "Enter your SDK version to see only what runs on it."
 ERRORS = {"q": f"Use at most {MAX_Q_LENGTH:,} characters.", "page": "There is no such page."}
@@ -24,7 +24,7 @@ BOOLEANS = ("compatible", "official", "stable")
 def read_sdk(text: str) -> tuple[str, str, str]:
     """Return the SDK version in the text, how it was completed, and why it is invalid.
 
-    1.4 and v1.4.0 are read as 1.4.0. Each of the three is empty if there is none.
+    1.4 and v1.4.0 are read as 1.4.0. Each of the three results may be empty.
     """
     # Copied text often ends with a space.
     text = text.strip()
@@ -38,7 +38,7 @@ def read_sdk(text: str) -> tuple[str, str, str]:
 
 
 class Parameters(NamedTuple):
-    """The parameters of a page as they were sent, those that are valid, and why others are not."""
+    """The parameters of a page as sent, the valid ones, and the errors of the others."""
 
     sent: dict[str, str]
     valid: dict[str, str]
@@ -57,7 +57,7 @@ class Parameters(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status of the response."""
+        """The status of the response: 400 if a parameter is invalid."""
         return 400 if self.errors else 200
 
     def is_true(self, name: str) -> bool:
@@ -78,7 +78,7 @@ def read_parameters(*names: str, fields: Mapping[str, str] | None = None) -> Par
             continue
         is_boolean = name in BOOLEANS
         if is_boolean:
-            # Python clients send True.
+            # Python clients send True instead of true.
             sent[name] = sent[name].lower()
         try:
             parse_search({"official" if is_boolean else name: sent[name]})

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..store.read.search_params import NETWORK
 
-# A dashboard may define others, which are shown by their names alone.
+# A dashboard may define other permissions, which are shown only by their names.
 WORDS = {
     "network": "talks to the internet",
     "local-network": "talks to devices",
@@ -20,7 +20,7 @@ WORDS = {
 
 
 def permission_words(name: str) -> str:
-    """Return what a widget with this permission does; empty if the permission is unknown."""
+    """Describe what a widget with this permission does; return an empty text if it is unknown."""
     return WORDS.get(name, "")
 
 

@@ -1,4 +1,4 @@
-"""Which SDKs the versions of a widget run on, as a table of marks."""
+"""A table that shows on which SDKs the versions of a widget run."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,12 +10,12 @@ from ..domain.documents import Json
 from ..domain.sdk_intervals import LAST, RELEASE, Interval, sdk_intervals, sdk_key
 from ..domain.semver_ranges import parse_alternatives
 
-# The newest SDKs and versions, as many as a phone shows without scrolling.
+# The maximum numbers of SDKs and versions: as many as a phone shows without scrolling.
 MAX_COLUMNS = 7
 MAX_ROWS = 8
 # Longer ranges take milliseconds to parse, and list single SDKs.
 MAX_RANGE_LENGTH = 200  # characters
-# SDKs before the first one that a range names.
+# The column for all SDKs before the first one that a range names.
 FIRST_SDK = (0, 0, 0)
 
 
@@ -28,20 +28,20 @@ class Row(NamedTuple):
 
 
 class Support(NamedTuple):
-    """The SDKs at which the support of a version begins or ends, and the rows."""
+    """The SDKs at which the support of some version begins or ends, and the rows."""
 
     sdks: list[str]
     rows: list[Row]
 
 
 def support_table(versions: Sequence[Json]) -> Support:
-    """Return which SDKs these versions run on, without yanked versions and unreadable ranges."""
+    """Return on which SDKs these versions run; skip yanked versions and unreadable ranges."""
     offered = [entry for entry in versions if not entry["yanked"]]
     ranges = {entry["sdkVersion"]: _parse(entry["sdkVersion"]) for entry in offered}
     cores = sorted({FIRST_SDK, *(core for cores, _ in ranges.values() for core in cores)})
     keys = [*(sdk_key(_number(core)) for core in cores), RELEASE + LAST]
     rows: list[Row] = []
-    # Many consecutive versions have the same range.
+    # Many consecutive versions have the same range, so its parsed form is reused.
     for range_, entries in groupby(offered, key=itemgetter("sdkVersion")):
         numbers = [entry["version"] for entry in entries]
         _, intervals = ranges[range_]
@@ -52,7 +52,7 @@ def support_table(versions: Sequence[Json]) -> Support:
             if len(rows) == MAX_ROWS:
                 break
             rows.append(Row(numbers[0], numbers[-1], marks))
-    # Leave out empty columns at the beginning and at the end: no version runs on those SDKs.
+    # Remove empty columns at the beginning and at the end: no version runs on those SDKs.
     used = [index for index in range(len(cores)) if any(row.marks[index] for row in rows)]
     if not used:
         return Support([], [])

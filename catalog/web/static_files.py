@@ -1,7 +1,7 @@
-"""/static/: our own style sheet, scripts and icon, and their addresses with a hash of the content.
+"""/static/: our own style sheet, scripts and icon, with a hash of the content in their URLs.
 
-Pages use /static/catalog.<hash>.css, which browsers cache for a year and never revalidate. At
-/static/catalog.css the same file is revalidated each time.
+Pages use /static/catalog.<hash>.css, which browsers cache for a year and never revalidate. The same
+file at /static/catalog.css is revalidated each time.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ def static_file(filename: str) -> Response:
     response = send_from_directory(FOLDER, plain_name, conditional=False, etag=etag)
     # The modification times of two releases can be equal, or in the wrong order.
     response.headers.pop("Last-Modified", None)
-    # If the hash differs, a page of another release requests the file.
+    # A different hash means that a page of another release requests the file.
     if match and filename == hashed_name(plain_name):
         response.headers["Cache-Control"] = IMMUTABLE
-    # Range requests get the whole file.
+    # Range is ignored, and the whole file is sent.
     response.make_conditional(request.environ)
     return response
 
@@ -49,10 +49,11 @@ def hashed_name(name: str) -> str:
     return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
 
 
-# Not a filter: Jinja would apply it once, when it compiles a template, with that request's prefix.
+# This is not a filter: Jinja would apply a filter once, when it compiles a template, with the
+# prefix of that request.
 @static_files.app_template_global()
 def static_url(name: str) -> str:
-    """Return the address of one of our files, which changes with its content."""
+    """Return the URL of one of our files, which changes with its content."""
     return url_for("static_files.static_file", filename=hashed_name(name))
 
 

@@ -1,7 +1,7 @@
-"""/updates: what to do about the versions that a dashboard has installed.
+"""/updates: shows which installed versions of a dashboard to update.
 
-The form is a POST that changes nothing, since a list may be too long for an address. If all of its
-versions fit into an address, the response redirects to it, so that it can be shared.
+The form is a POST that changes nothing, because a list may be too long for a URL. If all of its
+versions fit into a URL, the response redirects to that URL, so that it can be shared.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
 TOO_LONG = "The list is too long: it may have 256 kB."
 TOO_MANY = "Too many long lists are being checked. Try again in a few seconds."
-# Proxies may refuse a longer address.
+# Proxies may reject a longer URL.
 MAX_ADDRESS = 6_000  # characters
 
 # The states of an installed version in the order of the page, each with its label.
@@ -36,7 +36,7 @@ STATES = {
     "deprecated": "Deprecated",
     "current": "Up to date",
 }
-# Why an entry of the list stays as it is, by its state.
+# Why an entry of the list stays unchanged, by its state.
 UNCHANGED = {
     "yanked": "yanked without a replacement",
     "incompatible": "incompatible without a replacement",
@@ -60,13 +60,13 @@ def updates() -> BaseResponse:
         raise ServiceUnavailable(TOO_MANY, retry_after=5)
     if rejection:
         error = TOO_LONG
-    # Links from other pages contain only the SDK: a missing list is not an error.
+    # Links from other pages contain only the SDK, so a missing list is not an error.
     if error or ("installed" in fields and not installed):
         errors["installed"] = error or NO_LIST
     if text.strip() and not parameters.sent["compatSdk"]:
         errors["compatSdk"] = NO_SDK
     if request.method == "POST" and installed and not errors and not notice:
-        # The SDK stays as it was typed, so that the page can say how it was completed.
+        # The SDK is passed on as typed, so that the page can show how it was completed.
         typed, names = parameters.sent["compatSdk"], list(map(str, installed))
         address = url_for("pages.updates", compatSdk=typed, installed=names)
         if len(address) <= MAX_ADDRESS:
@@ -82,7 +82,7 @@ def updates() -> BaseResponse:
         states=STATES,
         summary=summarize(outcomes),
         unchanged=describe_unchanged(outcomes),
-        # The new list keeps the order of the sent one, and includes versions that stay.
+        # The new list keeps the order of the given list, and includes versions that stay.
         new_list=[Installed(each["scope"], each["name"], each["new"]) for each in outcomes],
         others=installed[MAX_INSTALLED:],
     )
@@ -90,7 +90,7 @@ def updates() -> BaseResponse:
 
 
 def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
-    """Return what the API says about these versions, in their order, with what the page shows."""
+    """Return the API's results for these versions, in order, with details for the page."""
     connection = reader()
     response = parse_body(find_updates(connection, UpdatesQuery(sdk, tuple(installed)))[1])
     widgets = find_titles(connection, [(each.scope, each.name) for each in installed])
@@ -120,7 +120,7 @@ def find_state(item: Json) -> str:
 
 
 def summarize(outcomes: list[Json]) -> str:
-    """Return how many versions are in which state."""
+    """Return how many versions are in each state."""
     counts = Counter(outcome["state"] for outcome in outcomes)
     parts = [f"{counts[state]} {label.lower()}" for state, label in STATES.items() if counts[state]]
     return f"{format_count(len(outcomes), 'installed version')}: {', '.join(parts)}"

@@ -1,6 +1,6 @@
-"""The pages of a widget and of one of its versions.
+"""The pages of a widget and of its versions.
 
-A page reads only the versions that it shows: a widget can have thousands of them.
+A page reads only the versions that it shows: a widget can have thousands of versions.
 """
 
 from itertools import pairwise
@@ -30,7 +30,7 @@ from .sdk_support import support_table
 VERSIONS_PER_PAGE = 100
 # A narrow screen shows at least this many versions at first, and the version for the SDK.
 UNFOLDED_VERSIONS = 4
-# The page links to at most this many widgets of the scope, and as many similar ones.
+# The maximum number of links to widgets of the same scope, and to similar widgets.
 MAX_OTHERS = 3
 
 
@@ -68,7 +68,7 @@ def widget(scope: str, name: str) -> Response:
 
 
 def select_version(connection: Connection, widget_id: int, found: Json, sdk: str) -> Json:
-    """Return the latest version, the one to install, and what its permissions changed.
+    """Return the latest version, the version to install, and the change of its permissions.
 
     The version to install is the newest stable one, or a prerelease if no stable version runs.
     """
@@ -97,7 +97,7 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
         "latest": latest,
         "withdrawn": find_withdrawn(connection, widget_id, latest, sdk) if latest else None,
         "is_deprecated": is_deprecated and not widget_versions.is_supported(connection, widget_id),
-        # The facts of a version are shown even if it does not run on the SDK.
+        # The details of a version are shown even if it does not run on the SDK.
         "selected": selected,
         "runs": compatible is not None,
         "stable": stable,
@@ -123,7 +123,7 @@ def find_withdrawn(
 def load_table(
     connection: Connection, widget_id: int, selection: Json, parameters: Parameters, total: int
 ) -> Json:
-    """Return the versions of one page of the table, with their number and the other pages."""
+    """Return the versions on one page of the table, with their number and the other pages."""
     found, selected = selection["widget"], selection["selected"]
     page = parameters.page
     shown = {
@@ -135,7 +135,7 @@ def load_table(
     is_filtered = shown["only_compatible"] or shown["only_stable"]
     matching = widget_versions.count_versions(connection, shown) if is_filtered else total
     offset = (page - 1) * VERSIONS_PER_PAGE
-    # Read one version more, to compare the last one of the page with.
+    # Read one more version, with which the last one of the page is compared.
     versions = widget_versions.list_versions(
         connection, shown, limit=VERSIONS_PER_PAGE + 1, offset=offset
     )
@@ -196,7 +196,7 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
 
 
 def find_number(connection: Connection, found: Json, text: str, sdk: str) -> str:
-    """Return the version number for a text: latest and v1.0.0 stand for a number."""
+    """Return the version number for a text; "latest" and "v1.0.0" also stand for a number."""
     if text == LATEST:
         latest = widget_queries.load_version(connection, found, LATEST, sdk)
         return str(latest["version"]) if latest else text

@@ -1,4 +1,4 @@
-"""Widgets and versions for the pages: a missing widget is 404, bundle URLs are absolute."""
+"""Widgets and versions for the pages: a missing widget is a 404, and bundle URLs are absolute."""
 
 from flask import abort
 
@@ -13,7 +13,7 @@ from .pages import parse_body
 
 
 def load_widget(connection: Connection, scope: str, name: str) -> tuple[int, Json]:
-    """Return the id and the JSON of a listed widget, without versions; 404 if there is none."""
+    """Return the id and the JSON of a listed widget, without versions; respond 404 if missing."""
     found = find_listed_widget(connection, scope, name)
     if found is None:
         abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
@@ -23,7 +23,7 @@ def load_widget(connection: Connection, scope: str, name: str) -> tuple[int, Jso
 def load_version(
     connection: Connection, widget: Json, number: str, sdk: str = "", *, stable: bool = False
 ) -> Json | None:
-    """Return a version as the API does, LATEST included; None if there is no such version."""
+    """Return a version as the API does, including LATEST; None if there is no such version."""
     candidates = Candidates(sdk or None, stable)
     found = find_version(connection, widget["scope"], widget["name"], number, candidates)
     if found is None or found[1] is None:

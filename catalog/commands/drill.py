@@ -16,10 +16,10 @@ from ..store.maintenance.check import check_catalog
 from ..store.maintenance.check_bundles import check_bundles
 from ..store.read.export import count_selected
 from ..system.atomic_files import scratch_directory
+from ..system.dated_files import find_newest
 from .base import command
 from .context import files
 from .output import CommandError, print_first, print_status, progress_bar
-from .retention import find_newest
 
 
 @command("drill")

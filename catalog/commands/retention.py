@@ -10,6 +10,7 @@ import click
 
 from ..domain.messages import plural
 from ..system.atomic_files import locked_directory, scratch_directory, sync_directory
+from ..system.dated_files import dated_path, find_dated_until
 from .output import CommandError, print_status
 
 directory_option = click.option(
@@ -51,7 +52,7 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
             written = write(new)
             time = datetime.now(UTC)
             # Use the first second for which no file exists.
-            while (target := _dated_path(directory, time, suffix)).exists():
+            while (target := dated_path(directory, time, suffix)).exists():
                 time += timedelta(seconds=1)
             os.replace(new, target)
             sync_directory(directory)
@@ -69,25 +70,9 @@ def _create_directory(directory: Path) -> None:
         sync_directory(directory.parent)
 
 
-def _dated_path(directory: Path, time: datetime, suffix: str) -> Path:
-    return directory / f"catalog-{time:%Y%m%dT%H%M%SZ}{suffix}"
-
-
-def find_newest(directory: Path, suffix: str) -> Path | None:
-    """Return the newest dated file, or None."""
-    files = _dated_until(_dated_path(directory, datetime.now(UTC), suffix))
-    return files[-1] if files else None
-
-
-def _dated_until(newest: Path) -> list[Path]:
-    """Return the dated files up to this one, sorted; later dates come from a wrong clock."""
-    pattern = f"catalog-{'[0-9]' * 8}T{'[0-9]' * 6}Z{newest.suffix}"
-    return sorted(path for path in newest.parent.glob(pattern) if path.is_file() and path <= newest)
-
-
 def _remove_older(newest: Path, keep: int) -> None:
     """Remove all but this many dated files; ignore files with a later date than the newest."""
-    old = _dated_until(newest)[:-keep]
+    old = find_dated_until(newest)[:-keep]
     for path in old:
         try:
             path.unlink(missing_ok=True)

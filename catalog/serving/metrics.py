@@ -7,7 +7,6 @@ label contains text from a client: routes, methods, pools and reasons are fixed 
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -41,6 +40,7 @@ from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.read.statistics import count_listed
 from ..store.read.tokens import next_expiry
 from ..system.atomic_files import file_size
+from ..system.dated_files import find_newest
 from .event_loop import EventLoop
 from .metrics_server import serve_metrics
 
@@ -195,7 +195,7 @@ class DatabaseCollector(Collector):
             family.add_metric(["database"], newest_backup(self._backups, ".db"))
             pack = newest_backup(self._backups, ".pack")
             # The nightly backup writes packs only if the catalog stores bundles.
-            if pack or has_entries(self._bundles):
+            if pack or any(self._bundles.glob("*")):
                 family.add_metric(["pack"], pack)
         yield family
 
@@ -230,22 +230,11 @@ class DatabaseCollector(Collector):
 
 def newest_backup(directory: str, suffix: str) -> float:
     """Return the time of the newest dated file with this suffix, 0 if there is none."""
-    times = [0.0]
-    for path in Path(directory).glob(f"catalog-*T*Z{suffix}"):
-        # A running backup may remove the file in between.
-        with suppress(OSError):
-            times.append(path.stat().st_mtime)
-    # Ignore timestamps in the future: after a clock error they would hide failing backups.
-    return max(each for each in times if each <= time.time())
-
-
-def has_entries(directory: Path) -> bool:
-    """Return whether the directory exists and is not empty."""
-    try:
-        with os.scandir(directory) as entries:
-            return any(entries)
-    except OSError:
-        return False
+    # The directory may be unreadable, or the file removed at this moment.
+    with suppress(OSError):
+        newest = find_newest(Path(directory), suffix)
+        return newest.stat().st_mtime if newest else 0
+    return 0
 
 
 def _gauge(name: str, text: str, value: Any) -> Metric:

@@ -1,13 +1,13 @@
 """The HTTP server for scrapes of metrics: few connections, each for a short time.
 
-Each connection has its own thread. A client that connects and sends nothing must not occupy a
-thread for long, nor prevent others from scraping: when all threads are in use, the oldest
-connection is closed to make room for a new one.
+Each connection has a thread. A client that connects and sends nothing must not hold one for long,
+nor keep others from a scrape: the oldest of MAX_CONNECTIONS is closed for a new one.
 """
 
 import socket
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -31,36 +31,29 @@ class MetricsServer(ThreadingWSGIServer):
     """A server that limits the number of connections and the duration of each."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        self._lock = threading.Lock()
-        # Sockets with the time at which they were accepted, oldest first.
-        self._started: dict[socket.socket, float] = {}
+        # The last connections, and when each was accepted. Some of them have ended. Only the thread
+        # that accepts connections uses this list.
+        self._accepted: deque[tuple[float, socket.socket]] = deque()
         super().__init__(*arguments, **keywords)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            if len(self._started) >= MAX_CONNECTIONS:
-                self._end(next(iter(self._started)))
-            self._started[request] = time.monotonic()
+        if len(self._accepted) >= MAX_CONNECTIONS:
+            self._end_oldest()
+        self._accepted.append((time.monotonic(), request))
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
         """End connections that have lasted too long."""
-        with self._lock:
-            latest = time.monotonic() - MAX_SECONDS
-            for connection in [each for each, at in self._started.items() if at <= latest]:
-                self._end(connection)
+        latest = time.monotonic() - MAX_SECONDS
+        while self._accepted and self._accepted[0][0] <= latest:
+            self._end_oldest()
 
-    def _end(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread stops waiting; call with the lock held."""
-        del self._started[connection]
-        # The client may have closed the connection.
+    def _end_oldest(self) -> None:
+        """Shut the oldest connection down, so that its thread stops waiting."""
+        _, connection = self._accepted.popleft()
+        # The connection may have ended.
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._started.pop(request, None)
-        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of a connection: the client or this server has ended it."""

@@ -30,6 +30,10 @@ class QuietHandler(WSGIRequestHandler):
 class MetricsServer(ThreadingWSGIServer):
     """A server that limits the number of connections and the duration of each."""
 
+    # How many connections may wait to be accepted. If there are more, clients try again only a
+    # second later.
+    request_queue_size = 128
+
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         # The last connections, and when each was accepted. Some of them have ended. Only the thread
         # that accepts connections uses this list.

@@ -1,1 +1,1 @@
-"""Benchmark: the service against a constant response and another commit."""
+"""The benchmark: compares the service with a constant response and with another commit."""

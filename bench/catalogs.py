@@ -90,7 +90,7 @@ def build(checkout: Checkout, widgets: int) -> Catalog:
 
 
 def _catalog_file(widgets: int) -> Path:
-    """Return the catalog as JSON Lines; generated again only if the generator has changed."""
+    """Return the catalog as JSON Lines; it is generated again only if the generator has changed."""
     sources = inspect.getsource(generate) + inspect.getsource(words)
     fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]
     file = WORK / f"{widgets}-{fingerprint}.jsonl"

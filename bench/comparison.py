@@ -1,4 +1,4 @@
-"""Rows measured in interleaved rounds: the service, the baseline and perhaps another commit."""
+"""Measures rows in interleaved rounds: the service, the baseline and optionally another commit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,8 +13,8 @@ from bench.workload import CONNECTIONS, Request, Row, constant_path
 
 BASELINE = "baseline"
 WARM_UP_REQUESTS = 50
-# Servers take turns after each slice of a row, so that the load of other processes on the machine
-# affects them all alike.
+# Servers take turns after each slice of a row, so that other processes on the machine affect them
+# all alike.
 SLICES = 10
 BASELINE_REQUESTS = 80
 
@@ -50,7 +50,7 @@ class Comparison:
 
     @contextmanager
     def _servers(self, settings: Mapping[str, str]) -> Iterator[dict[str, Server]]:
-        """Yield new processes of the service, after some use."""
+        """Yield new processes of the service that have already handled some requests."""
         with ExitStack() as stack:
             servers = {}
             for catalog in self.catalogs:

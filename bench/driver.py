@@ -23,12 +23,12 @@ from bench.rounds import Rounds, elapsed, log
 from bench.workload import Row
 
 SMALL = 1_000
-# When each part ends, in seconds from the start: the last round is the last that fits.
+# The end of each part, in seconds from the start; a round starts only if it fits.
 QUICK_END, ROWS_END, FLOOD_END, GROWTH_END = 45, 200, 225, 540
-# The large catalog needs the time of this many imports of the usual one: to be generated and
-# imported, and for a round.
+# The large catalog needs as much time as this many imports of the usual one: for generating it,
+# importing it, and one round.
 LARGE_IMPORTS = 18
-# Seconds until a part that hangs is ended; every part is much shorter.
+# The number of seconds after which a part that hangs is ended; every part is much shorter.
 TIMEOUT = 15 * 60
 
 

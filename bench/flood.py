@@ -10,7 +10,7 @@ SEARCHES = 300
 
 
 def measure_flood(catalog: Catalog, rounds: Rounds) -> list[float]:
-    """Return the seconds of every search, of all rounds."""
+    """Return the duration of every search in all rounds, in seconds."""
     hot, seconds = workload.hot_searches(), []
     for _ in rounds:
         with catalog.serve() as server:

@@ -1,4 +1,4 @@
-"""Generated catalogs: widget number n is the same in every catalog and in every run."""
+"""Generates catalogs: widget number n is the same in every catalog and in every run."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from bench.words import EVERYWHERE, WORDS, pick, some_words
 
 Json = dict[str, Any]
 
-# One scope and one widget are the same at every size, to show the effect of the size alone.
+# One scope and one widget are the same at every size, to show only the effect of the size.
 FIXED_SCOPE = "two-hundred"
 FIXED_SCOPE_SIZE = 200
 # The number of the widget with many versions.
@@ -119,7 +119,7 @@ def _versions(rng: Random, scope: str, name: str, created: float, count: int) ->
         sdk = min(sdk + int(rng.random() * 4), len(SDK_RANGES) - 1)
         text = ".".join(map(str, numbers))
         versions.append(_version(rng, scope, name, text, published, SDK_RANGES[sdk]))
-    # Newest first, as the service exports them.
+    # The newest version comes first, as in exports of the service.
     return versions[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Cost of a request as the catalog grows: the same requests at every size, in turn."""
+"""The cost of a request as the catalog grows: the same requests at every size, in turn."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""Load on a server of this machine: requests over several connections at once, in one thread."""
+"""Puts load on a server on this machine: requests over several connections, in one thread."""
 
 import resource
 import selectors
@@ -14,16 +14,16 @@ from bench.workload import Request
 
 TIMEOUT = 60  # seconds for all requests of one load
 RECEIVE_BYTES = 256 * 1024
-# Another address of the loopback interface, so that the server sees another client.
+# Another address of the loopback interface, which the server treats as another client.
 OTHER_CLIENT = "127.0.0.2"
-# A server limits the connections of one client, so idle ones come from several addresses.
+# A server limits the connections of one client, so idle connections come from several addresses.
 IDLE_PER_CLIENT = 100
 # The maximum number of files that a run without idle connections opens.
 USUAL_FILES = 500
 
 
 class LoadError(Exception):
-    """Not every request succeeded, so the measurement is worthless."""
+    """A request failed, so the measurement is worthless."""
 
 
 class Sample(NamedTuple):
@@ -54,7 +54,7 @@ def measure(
 def measure_latencies(
     server: Server, requests: Sequence[Request], connections: int
 ) -> tuple[float, list[float]]:
-    """Send each request once; return the seconds of all together and of each."""
+    """Send each request once; return the total duration and the duration of each, in seconds."""
     queue = iter(list(_encoded(requests, {})))
     opened = [Connection(server.url, queue) for _ in range(connections)]
     started = time.perf_counter()
@@ -66,7 +66,7 @@ def measure_latencies(
 def measure_under_flood(
     server: Server, requests: Sequence[Request], flood: Iterable[Request], connections: int
 ) -> list[float]:
-    """Return the seconds that each request of one client takes while another floods the server."""
+    """Return the duration of each request of one client while another floods the server."""
     waves = _encoded(flood, {})
     flooding = [Connection(server.url, waves, may_fail=True) for _ in range(connections)]
     judge = Connection(server.url, _encoded(requests, {}), OTHER_CLIENT)
@@ -76,7 +76,7 @@ def measure_under_flood(
 
 @contextmanager
 def idle_connections(server: Server, count: int) -> Iterator[None]:
-    """Keep this many connections open in the block, each after a response."""
+    """Keep this many connections open in the block, each after one response."""
     allow_open_files(count)
     request = [Request("GET", "/api/version")]
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def idle_connections(server: Server, count: int) -> Iterator[None]:
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process open that many files more than usual."""
+    """Let this process open this many more files than usual."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = USUAL_FILES + 2 * count
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -136,7 +136,7 @@ class Connection:
             self.socket.sendall(self._request)
 
     def receive(self) -> bool:
-        """Read what has arrived; whether the response is complete."""
+        """Read the available data; return whether the response is complete."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except ConnectionError:

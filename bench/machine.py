@@ -1,4 +1,4 @@
-"""Commit, machine and software versions of a run."""
+"""The commit, machine and software versions of a run."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from bench.processes import ROOT
 
-# Above this load average at the start, other processes disturb the measurement.
+# If the load average at the start is higher, other processes disturb the measurement.
 IDLE_LOAD = 0.5
 
 
@@ -30,7 +30,7 @@ def describe() -> str:
 
 
 def find_doubts(commit: str, load: float) -> list[str]:
-    """Why the figures of this commit, measured at this load average, should not be published."""
+    """Return why the figures of this commit, measured at this load average, are doubtful."""
     doubts = []
     if commit.endswith("-dirty") or commit == "unknown":
         doubts.append("**The commit is not clean**: other files were measured than it has.")
@@ -40,7 +40,7 @@ def find_doubts(commit: str, load: float) -> list[str]:
 
 
 def _file_system() -> str:
-    """Return the file system of the databases, and the disk that it is on."""
+    """Return the file system of the databases and its disk."""
     columns = ["--noheadings", "--output=FSTYPE,SOURCE", f"--target={ROOT}"]
     return " on ".join(_output(["findmnt", *columns]).split())
 

@@ -1,7 +1,7 @@
-"""Compare the service with two others on this machine, and write bench/PEERS.md.
+"""Compares the service with two other servers on this machine, and writes bench/PEERS.md.
 
-One is what an outsider would write, bench/stock_flask.py, on the same database; the other is the
-npm registry Verdaccio, if npm can install it. python -m bench.peers
+One is bench/stock_flask.py, a simple implementation on the same database; the other is the npm
+registry Verdaccio, if npm can install it. Run: python -m bench.peers
 """
 
 import json
@@ -26,7 +26,7 @@ WIDGETS = 10_000
 PACKAGES = 1000
 CONNECTIONS = 8
 SECONDS = 5
-# Sends the paths of a file again and again; each thread of wrk has its own list.
+# Sends the paths of a file repeatedly; each thread of wrk has its own list.
 WRK_SCRIPT = """
 local paths, at = {}, 0
 for path in io.lines(%s) do paths[#paths + 1] = path end
@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
 
 def measure(server: Server, requests: Sequence[Request], *, once: bool) -> Figures:
-    """Send the requests, each once or again and again, after a warm-up of a tenth of them."""
+    """Send the requests, once or repeatedly, after a warm-up with a tenth of them."""
     wrk = shutil.which("wrk")
     if once or wrk is None:
         seconds, latencies = measure_latencies(server, requests, CONNECTIONS)
@@ -92,7 +92,7 @@ def verdaccio() -> Iterator[Server | None]:
         "packages": {"**": {"access": "$all"}},
         "log": {"type": "stdout", "format": "json", "level": "fatal"},
     }
-    # JSON is YAML.
+    # JSON is also valid YAML.
     (folder / "config.yaml").write_text(json.dumps(config))
     port = free_port()
     program = str(folder / "node_modules" / ".bin" / "verdaccio")

@@ -1,4 +1,4 @@
-"""Server processes under test: started on the loopback interface, always stopped by their pid."""
+"""Server processes under test, which listen on the loopback interface and are stopped by pid."""
 
 import http.client
 import os
@@ -25,7 +25,7 @@ class StartError(Exception):
 
 
 def settings(database: Path, port: int = 0) -> dict[str, str]:
-    """Return the environment of the service on this database, and of its commands."""
+    """Return the environment variables for the service and its commands on this database."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -93,7 +93,7 @@ class Server:
     def cpu_seconds(self) -> float:
         """Return the CPU time of all threads since the start."""
         # The clock that clock_getcpuclockid(3) returns on Linux counts nanoseconds; /proc counts
-        # hundredths of a second.
+        # only hundredths of a second.
         return time.clock_gettime(~self.pid << 3 | 2)
 
     def settle(self) -> None:
@@ -119,7 +119,7 @@ class Server:
 
 
 def run_flask(directory: Path, database: Path, *arguments: str) -> None:
-    """Run a command of the service that stands in the directory."""
+    """Run a command of the service in the directory."""
     result = subprocess.run(
         [sys.executable, "-m", "flask", *arguments],
         cwd=directory,
@@ -132,7 +132,7 @@ def run_flask(directory: Path, database: Path, *arguments: str) -> None:
 
 
 def create_database(directory: Path, database: Path) -> None:
-    """Replace the database by an empty one, with the schema of the code in the directory."""
+    """Replace the database with an empty one, with the schema of the code in the directory."""
     for suffix in ("", "-wal", "-shm"):
         Path(f"{database}{suffix}").unlink(missing_ok=True)
     run_flask(directory, database, "init")
@@ -141,14 +141,14 @@ def create_database(directory: Path, database: Path) -> None:
 def start_service(
     name: str, directory: Path, database: Path, more_settings: Mapping[str, str]
 ) -> Server:
-    """Return the service that stands in the directory."""
+    """Start the service in the directory, and return its process."""
     port = free_port()
     environment = {**settings(database, port), **more_settings}
     return Server(name, [sys.executable, "app.py"], port, SEARCH, directory, environment)
 
 
 def start_baseline() -> Server:
-    """Return the baseline, on an empty database of its own."""
+    """Start the baseline with its own empty database, and return its process."""
     database, port = WORK / "baseline.db", free_port()
     create_database(ROOT, database)
     command = [sys.executable, "-m", "flask", "--app", "bench.baseline", "serve"]

@@ -1,4 +1,4 @@
-"""The results as one page of Markdown, with the targets that are met or missed."""
+"""Formats the results as one page of Markdown, with the targets that were met or missed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,7 @@ from bench.load import Sample
 from bench.machine import find_doubts
 from bench.workload import CONNECTIONS, EARLIER_QUERIES
 
-# Targets that do not belong to a row of bench/workload.py. A growth of 1.2 is no growth, with some
-# noise.
+# Targets that do not belong to a row of bench/workload.py. Growth up to 1.2 counts as noise.
 MAX_GROWTH = {"cold": 4.0, "detail": 1.2, "post": 1.2, "registry": 1.2}
 MAX_MILLISECONDS = {"everywhere": 250.0}
 MAX_FLOODED_MILLISECONDS = 50.0
@@ -25,7 +24,7 @@ USUAL, LARGE = 10_000, 100_000
 
 @dataclass
 class Results:
-    """What one run has measured."""
+    """The measurements of one run."""
 
     command: str
     date: str
@@ -41,7 +40,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: figures, and perhaps a target."""
+    """A line of a table: figures, and optionally a target."""
 
     title: str
     figures: tuple[str, ...]
@@ -62,17 +61,17 @@ def rate(samples: Sequence[Sample]) -> float:
 
 
 def rate_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """Return the median of the ratios of each turn: a disturbance affects both sides of a turn."""
+    """Return the median ratio of all turns: a disturbance affects both sides of a turn."""
     return median(each.rate / other.rate for each, other in zip(samples, others, strict=True))
 
 
 def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """How many times the CPU time of the samples the others take; above 1, they are slower."""
+    """Return the CPU time of the others as a multiple of the samples'; above 1, they are slower."""
     return median(other.cpu / each.cpu for each, other in zip(samples, others, strict=True))
 
 
 def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
-    """Return the rows compared with the baseline, or without targets with another commit."""
+    """Return the rows compared with the baseline or, without targets, with another commit."""
     lines = []
     for row in comparison.rows:
         current, others = (comparison.samples[row.key][name] for name in (CURRENT.name, other))
@@ -94,7 +93,7 @@ def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
 
 
 def constant_lines(comparison: Comparison) -> list[Line]:
-    """Return the baselines, by their size."""
+    """Return the baselines, sorted by their size."""
     baselines: dict[int, list[Sample]] = {}
     for row in comparison.rows:
         samples = comparison.samples[row.key][BASELINE]

@@ -1,4 +1,4 @@
-"""The number of rounds: as many as fit into the time of a part, but at least one."""
+"""Yields as many rounds as fit into the time of a part, but at least one."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ def log(line: str) -> None:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Return round numbers from 1, while another round as long as the last one ends in time."""
+    """Yields round numbers from 1 while another round, as long as the last one, ends in time."""
 
     part: str
     maximum: int

@@ -1,7 +1,8 @@
-"""What one would write in an hour: stock Flask and waitress, one SELECT with LIKE, json.dumps.
+"""A simple implementation: stock Flask and waitress, one SELECT with LIKE, json.dumps.
 
-It reads the tables of a catalog, and does less than the service: no latest version in a search, no
-order of hits, no accents, no validation, no ETag. Start: python bench/stock_flask.py DATABASE PORT
+It reads the tables of a catalog, and does less than the service: searches have no latest version,
+no ranking, no folding of accents, no validation and no ETag. Start: python bench/stock_flask.py
+DATABASE PORT
 """
 
 import json

@@ -9,7 +9,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 SIZE = 6000
-# Contained in every description.
+# The word that every description contains.
 EVERYWHERE = "dashboard"
 
 _ONSETS = (

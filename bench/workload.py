@@ -1,4 +1,4 @@
-"""The requests: rows of the table, each a list of requests that is the same in every run."""
+"""The rows of the table, each with a list of requests that is the same in every run."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ IMPORT_MAP = "/api/v1/widgets/importmap"
 MIDDLE = "2021-06-01"
 MONTHS, DAYS = range(1, 13), range(1, 29)
 REGISTRY = f"/api/widgets/{FIXED_SCOPE}/registry.json"
-# Bytes of a page of 20 search results, and of a registry of 200 widgets.
+# The size in bytes of a page with 20 search results, and of a registry with 200 widgets.
 BASELINE_SIZES = PAGE_BYTES, REGISTRY_BYTES = 20_000, 800_000
 CONNECTIONS = 8
 IDLE_CONNECTIONS = 700
@@ -31,9 +31,9 @@ EARLIER_QUERIES = 500
 USUAL_QUERIES = 2000
 HOT_QUERIES = 50
 INSTALLED = 20
-# Widgets of which a dashboard has some installed.
+# The number of widgets from which the installed ones are chosen.
 INSTALLED_FROM = 1000
-# The most frequent words are left out: a search for a word with many hits is a row of its own.
+# The most frequent words are left out: searches for words with many hits have their own row.
 USUAL_RANKS = slice(40, 4000)
 SDKS = ("0.9.5", "1.0.0", "1.2.6", "1.4.2", "1.6.1", "2.0.1", "2.3.0", "3.0.0")
 
@@ -50,7 +50,7 @@ def constant_path(size: int) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. A cold row runs in a new process, which has cached no response."""
+    """One line of the table; a cold row runs in a new process with an empty cache."""
 
     key: str
     title: str
@@ -64,12 +64,12 @@ class Row:
     max_milliseconds: int | None = None
     baseline_bytes: int = PAGE_BYTES
     headers: dict[str, str] = field(default_factory=dict)
-    # Send the ETag of the response in If-None-Match.
+    # Whether requests send the ETag of the response in If-None-Match.
     revalidates: bool = False
     settings: dict[str, str] = field(default_factory=dict)
-    # How many other connections stay idle meanwhile.
+    # The number of other connections that stay idle in the meantime.
     idle_connections: int = 0
-    # The maximum of: CPU time of this row / CPU time of the row with this key.
+    # The maximum ratio of this row's CPU time to that of the row with this key.
     max_cpu_ratio: float | None = None
     compared_with: str = ""
 
@@ -111,12 +111,12 @@ def rows(widgets: int) -> list[Row]:
 
 
 def cold_row(key: str, title: str, requests: Sequence[Request]) -> Row:
-    """Return the row of a search that may take 1.5 times as long as that of the row cold."""
+    """Return the row of a search that may take 1.5 times as long as the row cold."""
     return Row(key, title, requests, cold=True, max_cpu_ratio=1.5, compared_with="cold")
 
 
 def import_map_row(widgets: int) -> Row:
-    """Return the row of import maps of the widgets of the row updates, at least as fast."""
+    """Return the row of import maps for the widgets of the row updates; it must be as fast."""
     return Row(
         "import-map",
         "import map of 20 widgets, cold",
@@ -128,12 +128,12 @@ def import_map_row(widgets: int) -> Row:
 
 
 def idle_row(hot: Sequence[Request]) -> Row:
-    """Return the row with the searches of the row hot beside many idle connections."""
+    """Return the row with the searches of the row hot, next to many idle connections."""
     return Row(
         "idle",
         f"search, q, hot, {IDLE_CONNECTIONS} idle connections",
         hot,
-        # The server must not close them while the row is measured.
+        # The server must not close the idle connections while the row is measured.
         settings={"CATALOG_IDLE_TIMEOUT": "3600"},
         idle_connections=IDLE_CONNECTIONS,
         max_cpu_ratio=1.2,
@@ -156,7 +156,7 @@ def growth_rows(widgets: int) -> list[Row]:
 
 
 def slow_requests(widgets: int) -> Iterator[Request]:
-    """Yield requests without end, none of which repeats: long lists of updates, and two letters."""
+    """Yield endless requests without repetition: long lists of updates, and pairs of letters."""
     installed = [("installed", oldest_of(number)) for number in range(min(widgets, 100))]
     for number, letters in zip(count(1), cycle(two_letters()), strict=False):
         query = urlencode([("compatSdk", f"1.4.{number}"), *installed])
@@ -171,7 +171,7 @@ def warm_up() -> list[Request]:
 
 @cache
 def earlier_use() -> list[Request]:
-    """Return searches of a process that has been in use; none of them is measured."""
+    """Return searches for a process that is already in use; they are not measured."""
     prefixes = [query[:-1] for query in usual_queries() if _long_enough(query[:-1])]
     others = [query for query in dict.fromkeys(prefixes) if query not in usual_queries()]
     with_sdk = [{}, *({"compatSdk": sdk} for sdk in SDKS)]
@@ -185,7 +185,7 @@ def cold_queries() -> list[str]:
 
 @cache
 def usual_queries() -> list[str]:
-    """Return words of usual frequency, some of them incomplete, and some names of two words."""
+    """Return words of average frequency, some of them incomplete, and some names of two words."""
     rng = Random(3)
     titles = (document(number)["widget"]["displayName"] for number in range(1000))
     queries = [title for title in titles if len(title.split()) == 2 and _long_enough(title)]
@@ -203,7 +203,7 @@ def _long_enough(query: str) -> bool:
 
 
 def hot_searches() -> list[Request]:
-    """Return searches with few distinct queries, some of them much more frequent than others."""
+    """Return searches with few distinct queries, some much more frequent than others."""
     queries = [word for word in WORDS[60:] if _long_enough(word)][:HOT_QUERIES]
     weights = list(accumulate(1 / rank for rank in range(1, HOT_QUERIES + 1)))
     return searches(Random(4).choices(queries, cum_weights=weights, k=REQUESTS))
@@ -217,12 +217,12 @@ def two_letters() -> list[str]:
 
 
 def everywhere() -> list[Request]:
-    """Return the word that is in every widget, page by page, so that no request is repeated."""
+    """Return pages of the search for a word in every widget, so that no request is repeated."""
     return [searches([EVERYWHERE], page=str(page))[0] for page in range(1, 11)]
 
 
 def browse_pages() -> list[Request]:
-    """Return pages: half of them for words, each sent once, the others with filters and orders."""
+    """Return browse pages: half of them search for words, the others filter and sort."""
     filters: list[dict[str, str]] = [
         {},
         {"sort": "updated"},
@@ -238,7 +238,7 @@ def browse_pages() -> list[Request]:
 
 
 def details_of(widgets: int) -> list[Request]:
-    """Return widgets in random order, without the one that has a long history."""
+    """Return the details of widgets in random order, except the one with a long history."""
     numbers = [number for number in range(widgets) if number != LONG_HISTORY]
     return [detail_of(number) for number in shuffled(numbers, Random(6))[:5000]]
 
@@ -251,7 +251,7 @@ def detail_of(number: int) -> Request:
 
 @cache
 def updates_of(widgets: int) -> list[Request]:
-    """Return requests with the oldest versions of random widgets, each with others."""
+    """Return requests with the oldest versions of random widgets, in different combinations."""
     rng = Random(10)
     numbers = range(min(widgets, INSTALLED_FROM))
     requests = []
@@ -275,7 +275,7 @@ def import_maps_of(widgets: int) -> list[Request]:
 
 
 def by_update() -> list[Request]:
-    """Return the first page of all widgets by their last update, as of many days."""
+    """Return the first page of all widgets by their last update, before each of many days."""
     days = (
         f"20{year}-{month:02}-{day:02}" for year in (20, 21) for month in MONTHS for day in DAYS
     )

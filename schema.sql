@@ -1,15 +1,15 @@
--- The schema of a catalog. The tables widget, version and about hold the catalog; token, trust and short_token hold who
--- may change it, and audit the audit log; the others are derived from the first two, or record where widgets were copied
--- from and which versions were deleted.
+-- The schema of a catalog. The tables widget, version and about contain the catalog. The tables token, trust and
+-- short_token define who may change it, and audit contains the audit log. The other tables are derived from the first
+-- two, or record where widgets were copied from and which versions were deleted.
 --
--- catalog/domain/documents.py validates what is written. The CHECKs here are those on which statements rely.
--- Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
+-- catalog/domain/documents.py validates all values before they are written. The schema has only those CHECKs on which
+-- statements rely. Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
 
--- "Wcat" distinguishes our files from other SQLite files.
+-- The application id "Wcat" distinguishes our files from other SQLite files.
 PRAGMA application_id = 0x57636174;
 
 CREATE TABLE widget (
-    -- The id of a deleted widget is not used again.
+    -- The ids of deleted widgets are not reused.
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     scope          TEXT    NOT NULL CHECK (scope <> '' AND instr(scope, '/') = 0),
     name           TEXT    NOT NULL CHECK (name <> '' AND instr(name, '/') = 0),
@@ -20,21 +20,22 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The day and the version of the last install; the version is empty if the client did not name one. Triggers
-    -- count them.
+    -- The day and the version of the last install, which triggers count. The version is empty if the client did not
+    -- name one.
     installed_day     INTEGER,
     installed_version TEXT,
-    -- For search, folded by fold() in catalog/domain/folding.py: display_name, and display_name with description.
+    -- The search columns, folded by fold() in catalog/domain/folding.py: display_name, and display_name with
+    -- description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
-    -- For the search of pages: scope/name, folded and without hyphens.
+    -- The scope/name for the search of pages, folded and without hyphens.
     folded_path    TEXT    NOT NULL DEFAULT '',
     UNIQUE (scope, name)
 ) STRICT;
 
--- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
--- is included, high is not. The keys sort like versions (catalog/domain/sdk_intervals.py). A range that
--- admits no SDK has no interval.
+-- The distinct npm ranges in version.sdk_version. The SDKs that a range admits are intervals of keys: low is
+-- inclusive, high is exclusive. The keys sort like versions (catalog/domain/sdk_intervals.py). A range that admits no
+-- SDK has no interval.
 CREATE TABLE sdk_range (
     id    INTEGER PRIMARY KEY,
     range TEXT    NOT NULL UNIQUE
@@ -51,7 +52,7 @@ CREATE TABLE version (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     version             TEXT    NOT NULL,
-    -- A key whose text order is the precedence of SemVer (catalog/domain/semver_ranges.py).
+    -- A key whose text order is SemVer precedence (catalog/domain/semver_ranges.py).
     precedence          TEXT    NOT NULL,
     bundle_url          TEXT    NOT NULL,
     bundle_size         INTEGER NOT NULL,
@@ -70,7 +71,7 @@ CREATE TABLE version (
     max_w               INTEGER NOT NULL,
     max_h               INTEGER NOT NULL,
     sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
-    -- A whole number, or the text of another one: SQLite would write only 15 digits of it.
+    -- A whole number, or the text of a fractional number: SQLite would keep only 15 digits of it.
     config_version      ANY
         CHECK (typeof(config_version) IN ('integer', 'null') OR json_type(config_version) = 'real'),
     -- A JSON array of strings.
@@ -81,22 +82,22 @@ CREATE TABLE version (
     UNIQUE (widget_id, version)
 ) STRICT;
 
--- The order of versions. It covers yanked, sdk_version, permissions and license, so that the newest version for
--- an SDK, the permissions that it needs and its licence are found in the index alone.
+-- This index has the order of versions. It covers yanked, sdk_version, permissions and license, so that the index
+-- alone finds the newest version for an SDK with its permissions and its licence.
 CREATE INDEX version_newest
     ON version (
         widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version, permissions, license);
 
--- To find the ranges that no version has.
+-- This index finds ranges that no version uses.
 CREATE INDEX version_range ON version (sdk_version);
 
--- For the feed of new releases, and for searches by the time of the newest version before a time.
+-- This index is for the feed of new releases, and for searches that sort by the newest version before a given time.
 CREATE INDEX version_published ON version (published_at DESC, widget_id, precedence, version, yanked)
     WHERE yanked = 0;
 
--- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
--- are taken from the widget. The URL of a stored bundle is only a path, so that the text is the same for
--- every host name; with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
+-- The JSON of each version as the API returns it (VersionEntry): fields that the version omits are taken from the
+-- widget. The URL of a stored bundle is only a path, so that the text is the same for every host name;
+-- with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
     'scope', widget.scope, 'name', widget.name,
@@ -115,30 +116,30 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
--- What people read about a widget, beside its description. The responses of the specification have none of it.
+-- The about of a widget: readme, links, keywords and picture. The responses of the specification do not contain it.
 CREATE TABLE about (
     widget_id  INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
-    -- Markdown.
+    -- The readme is Markdown.
     readme     TEXT,
     homepage   TEXT,
     repository TEXT,
     issues     TEXT,
     -- A JSON array of strings; null if there are none.
     keywords   TEXT CHECK (keywords IS NULL OR json_valid(keywords)),
-    -- The keywords as pages search them: folded and without hyphens, a JSON array.
+    -- A JSON array of the keywords as pages search them, folded and without hyphens.
     folded_keywords TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(folded_keywords)),
-    -- A JSON object: type, size, width, height and sha256Hash. It is shown while its file is among the bundles.
+    -- A JSON object: type, size, width, height and sha256Hash. The picture is shown only while its file is stored.
     picture    TEXT CHECK (picture IS NULL OR json_valid(picture))
 ) STRICT;
 
--- Where a widget was copied from, for the next refresh of the mirror. No response contains it.
+-- The upstream of each copied widget, for the next refresh of the mirror. No response contains this table.
 CREATE TABLE mirrored (
     widget_id      INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
     -- The base URL of the upstream.
     source         TEXT    NOT NULL,
     -- The ETag of the widget's detail at the upstream.
     etag           TEXT,
-    -- The downloadCount at the upstream, at the last refresh.
+    -- The downloadCount at the upstream during the last refresh.
     upstream_count INTEGER CHECK (upstream_count >= 0),
     -- 1 if the mirror has unlisted the copy because the upstream no longer shows the widget.
     gone           INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1))
@@ -148,21 +149,21 @@ CREATE TABLE mirrored (
 CREATE TABLE upstream (
     -- The base URL.
     source       TEXT PRIMARY KEY,
-    -- What is copied: the fields of MirrorOptions in catalog/mirror/options.py.
+    -- The options of the mirror: the fields of MirrorOptions in catalog/mirror/options.py.
     options      TEXT NOT NULL CHECK (json_valid(options)),
-    -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
-    -- least as recent.
+    -- The position up to which the upstream's changes were read: the token for its /api/v1/widgets/changes. Every
+    -- copy from the upstream is at least as recent.
     token        TEXT,
-    -- When the last run in which no widget failed ended.
+    -- The end of the last run in which no widget failed.
     refreshed_at TEXT,
-    -- Why the last run failed; null if it did not.
+    -- The error of the last run; null if the run succeeded.
     last_error   TEXT,
-    -- A JSON object: when each version was published that is too new to be copied, by scope/name@version.
+    -- A JSON object with the publication time of each version that is too new to be copied, by scope/name@version.
     held_back    TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(held_back))
 ) STRICT, WITHOUT ROWID;
 
--- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
--- must not publish the same version with other bytes. Triggers fill the table on every delete.
+-- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so the same version must
+-- not be published with other bytes. Triggers fill the table on every delete.
 CREATE TABLE deleted_version (
     scope       TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -184,13 +185,13 @@ CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
         ON CONFLICT DO NOTHING;
 END;
 
--- Derived rows: for each listed widget, listing and listing_keyword to filter and sort by, listing_text to find
--- words in and summary for the JSON; and in change, the last change of each widget that was ever listed. The views
--- rendered_... define what the rows must be.
+-- Derived rows: each listed widget has rows in listing and listing_keyword for filters and sorting, in listing_text
+-- for words, and in summary for its JSON. The table change has the last change of each widget that was ever listed.
+-- The views rendered_... define the expected rows.
 --
--- These nine triggers note which widgets a transaction touches. Before it commits, the statements of
--- catalog/store/schema/derived.py write the derived rows of these widgets again, and empty the table. After a
--- change with another program, such as the sqlite3 shell, the next transaction does it.
+-- The following nine triggers note which widgets a transaction touches. Before it commits, the statements in
+-- catalog/store/schema/derived.py rewrite the derived rows of these widgets, and empty the table. After a change by
+-- another program, such as the sqlite3 shell, the next transaction does so.
 
 CREATE TABLE touched (widget_id INTEGER PRIMARY KEY) STRICT;
 
@@ -233,9 +234,10 @@ CREATE TRIGGER about_removed AFTER DELETE ON about BEGIN
     INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
 END;
 
--- Every write empties the table, so this refuses a widget that became too large, by whichever way.
--- 16 versions are fewer than 16 MiB, since the limits of the fields of one leave less than 1 MiB. Before SQLite 3.47
--- RAISE takes no expression, but the error of an invalid path has its text: catalog/store/schema/derived.py reads it.
+-- Every transaction empties the table touched, so this trigger rejects every widget that became too large. Up to 16
+-- versions never exceed 16 MiB, because the limits on the fields keep each below 1 MiB. Before SQLite 3.47, RAISE
+-- does not accept an expression, but the error of an invalid JSON path contains its text, which
+-- catalog/store/schema/derived.py parses.
 CREATE TRIGGER widget_too_large BEFORE DELETE ON touched
 WHEN (SELECT count(*) FROM version WHERE widget_id = old.widget_id) > 16 BEGIN
     SELECT json_extract('{}', 'too large: ' || versions || ' ' || size || ' ' || scope || '/' || name)
@@ -245,7 +247,7 @@ WHEN (SELECT count(*) FROM version WHERE widget_id = old.widget_id) > 16 BEGIN
     WHERE id = old.widget_id AND (versions > 10000 OR size > 16777216);
 END;
 
--- A widget keeps its name, and a version its widget: clients know them by these.
+-- Widgets keep their names, and versions keep their widgets, because clients refer to them by these names.
 CREATE TRIGGER widget_renamed BEFORE UPDATE OF id, scope, name ON widget
 WHEN (old.id, old.scope, old.name) IS NOT (new.id, new.scope, new.name) BEGIN
     SELECT RAISE (ABORT, 'a widget cannot be renamed');
@@ -262,36 +264,37 @@ CREATE TABLE listing (
     name        TEXT    NOT NULL,
     -- 0 if is_official is null.
     official    INTEGER NOT NULL,
-    -- -1 if download_count is null, so that it sorts last.
+    -- -1 if download_count is null, so that the widget sorts last.
     downloads   INTEGER NOT NULL,
     created     TEXT    NOT NULL,
-    -- published_at of the latest version; empty if there is none, so that it sorts last.
+    -- The published_at of the latest version; empty if there is none, so that the widget sorts last.
     updated     TEXT    NOT NULL,
-    -- Of the latest version, for filters: JSON, which is null without a version; and empty if it states none.
+    -- The permissions (JSON) and the licence of the latest version, for filters: 'null' without a version, and empty
+    -- if it states no licence.
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
-    -- The same three of the latest version that is not a prerelease.
+    -- The same three columns for the latest version that is not a prerelease.
     stable_updated     TEXT NOT NULL,
     stable_permissions TEXT NOT NULL,
     stable_license     TEXT NOT NULL,
     folded_name TEXT    NOT NULL,
     folded_text TEXT    NOT NULL,
-    -- What pages search besides folded_text; see listed_text.
+    -- The text that pages search in addition to folded_text; see listed_text.
     page_text   TEXT    NOT NULL
 ) STRICT;
 
--- The indexes cover official, so that a search skips other widgets in the index alone.
+-- These indexes cover official, so that a search skips other widgets without reading the table.
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
--- The other orders that a search may have, in indexes that installs do not change.
+-- These indexes are for the other sort orders of a search; installs do not change them.
 CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official);
 CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
--- To count official widgets, in an index that installs do not change.
+-- This index counts official widgets; installs do not change it.
 CREATE INDEX listing_official ON listing (official);
--- Covers all filters, to count the widgets for each of their values.
+-- This index covers all filters, to count the widgets for each of their values.
 CREATE INDEX listing_filters ON listing (permissions, license, scope, official, updated);
--- The same order and filters for searches that offer no prereleases.
+-- These indexes have the same order and filters for searches without prereleases.
 CREATE INDEX listing_stable_updated ON listing (stable_updated DESC, scope, name, official);
 CREATE INDEX listing_stable_filters
     ON listing (stable_permissions, stable_license, scope, official, stable_updated);
@@ -305,8 +308,8 @@ CREATE TABLE listing_keyword (
 
 CREATE INDEX listing_keyword_widgets ON listing_keyword (keyword, widget_id);
 
--- The texts of each listed widget in which words are found. The API finds words in folded_text only. Pages also
--- search page_text: scope/name, the keywords, and folded_text without hyphens if it has any.
+-- The texts of each listed widget in which words are found. The API searches only folded_text. Pages also search
+-- page_text: scope/name, the keywords, and folded_text without hyphens if it has any.
 CREATE VIEW listed_text AS
 SELECT id, folded_text,
     folded_path || char(10) || coalesce(nullif(folded_keywords, '[]'), '')
@@ -314,20 +317,19 @@ SELECT id, folded_text,
 FROM widget LEFT JOIN about ON widget_id = id
 WHERE listed;
 
--- Stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
+-- The index stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
 -- and search looks for the words in the columns of listing anyway.
 CREATE VIRTUAL TABLE listing_text USING fts5 (
     folded_text, page_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
     tokenize = 'trigram case_sensitive 1'
 );
 
--- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download
--- count, so that an install does not change it: head, and latest, the JSON of the latest version or null.
--- sdk_range_id is the range of the latest version, and published_at its time. stable is the JSON of the latest
--- version that is not a prerelease, null if that is the latest version, and stable_at its time.
--- Rendering takes longer than finding the widgets of a page, so writes render, not searches.
--- It is not part of listing: with wide rows, searches that scan it took 150 instead of 87 ms at 100,000
--- widgets.
+-- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download count, so that
+-- an install does not change it: head, and latest, the JSON of the latest version or null. sdk_range_id is the range
+-- of the latest version, and published_at is its time. stable is the JSON of the latest version that is not a
+-- prerelease, or null if that is the latest version; stable_at is its time. Rendering takes longer than finding the
+-- widgets of a page, so it is done by writes, not by searches. The table is separate from listing: with wide rows,
+-- searches that scan listing took 150 instead of 87 ms at 100,000 widgets.
 CREATE TABLE summary (
     widget_id    INTEGER PRIMARY KEY,
     head         TEXT NOT NULL,
@@ -338,7 +340,7 @@ CREATE TABLE summary (
     stable_at    TEXT
 ) STRICT;
 
--- The latest version of each widget, and the latest that is not a prerelease: its precedence has no hyphen.
+-- The latest version of each widget, and the latest version that is not a prerelease: its precedence has no hyphen.
 CREATE VIEW latest_version AS
 SELECT id AS widget_id,
     (
@@ -351,7 +353,7 @@ SELECT id AS widget_id,
     ) AS stable_id
 FROM widget;
 
--- The rows that summary must have. rtrim() removes only the closing brace: the last value is no object.
+-- The expected rows of summary. rtrim() removes only the closing brace, because the last value is not an object.
 CREATE VIEW rendered_summary AS
 SELECT widget.id AS widget_id,
     rtrim(json_object(
@@ -370,7 +372,7 @@ LEFT JOIN version AS latest ON latest.id = latest_id
 LEFT JOIN version AS stable ON stable.id = stable_id
 WHERE widget.listed;
 
--- The rows that listing must have.
+-- The expected rows of listing.
 CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
@@ -383,15 +385,15 @@ FROM widget JOIN listed_text USING (id) JOIN latest_version ON latest_version.wi
 LEFT JOIN version AS latest ON latest.id = latest_id
 LEFT JOIN version AS stable ON stable.id = stable_id;
 
--- The rows that listing_keyword must have.
+-- The expected rows of listing_keyword.
 CREATE VIEW rendered_keyword AS
 SELECT widget_id, value AS keyword
 FROM about JOIN widget ON widget.id = widget_id CROSS JOIN json_each(folded_keywords)
 WHERE listed;
 
--- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs are no
--- change, nor is anything about a widget while it is unlisted: sequence numbers public changes only, so its
--- gaps tell nothing else. A widget that was never listed has no row.
+-- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs do not count as
+-- changes, nor do changes of a widget while it is unlisted: only public changes get a sequence number, so gaps reveal
+-- nothing else. A widget that was never listed has no row.
 CREATE TABLE change (
     scope    TEXT    NOT NULL,
     name     TEXT    NOT NULL,
@@ -401,12 +403,12 @@ CREATE TABLE change (
     PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
 
--- Counts the transactions that changed what a response may show (content) and the installs (downloads). A response that was
--- rendered at a revision is valid while the revision is current, whichever process writes. The column history
--- is a random name, new after every restore: the numbers in change are comparable within one history only.
+-- content counts the transactions that changed any response, and downloads counts the installs. A response that was
+-- rendered at a revision is valid while the revision is current, regardless of which process writes. history is a
+-- random name that changes with every restore: the numbers in change are comparable only within one history.
 
 CREATE TABLE revision (
-    -- A transaction on a cluster fails at this CHECK if another one was faster.
+    -- On a cluster, a transaction violates this CHECK if another transaction was faster.
     id        INTEGER PRIMARY KEY CHECK (id = 1),
     content   INTEGER NOT NULL,
     downloads INTEGER NOT NULL,
@@ -415,10 +417,9 @@ CREATE TABLE revision (
 
 INSERT INTO revision VALUES (1, 0, 0, lower(hex(randomblob(8))));
 
--- The last hundred installs, a ring buffer. A cached page that shows none of their widgets stays valid;
--- otherwise every install would invalidate every cached search, and a mix of 97 % reads and 3 % installs
--- took 769 instead of 517 µs of CPU time per request. The column revision is revision.downloads after
--- the install.
+-- A ring buffer with the last hundred installs. A cached page that shows none of their widgets stays valid. Otherwise
+-- every install would invalidate every cached search: a mix of 97 % reads and 3 % installs took 769 instead of 517 µs
+-- of CPU time per request. The column revision is revision.downloads after the install.
 CREATE TABLE recent_install (
     slot      INTEGER PRIMARY KEY,
     revision  INTEGER NOT NULL,
@@ -429,9 +430,9 @@ INSERT INTO recent_install
 WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
 SELECT slot, 0, 0 FROM slots;
 
--- A separate trigger, so that an install changes only numbers and not the text index. A change other than
--- plus one can move a widget backward in the results, so it counts as a change of content; an install of a
--- widget whose count is at its limit changes nothing.
+-- This trigger is separate, so that an install changes only numbers and not the text index. A change other than plus
+-- one can move a widget backward in the results, so it counts as a change of content. An install of a widget whose
+-- count is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
         content = content + (new.download_count IS NOT old.download_count
@@ -442,8 +443,8 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
 END;
 
 -- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. The newest 800
--- days with installs stay. The number of days decides and not their age, so a day that a wrong clock set in the
--- future does not delete recent days.
+-- days with installs are kept. Their number decides, not their age, so a day in the future that comes from a wrong
+-- clock does not delete recent days.
 CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
@@ -451,10 +452,10 @@ CREATE TABLE install_day (
     PRIMARY KEY (widget_id, day)
 ) STRICT, WITHOUT ROWID;
 
--- Only those whose client named a version.
+-- Only installs whose client named a version are counted here.
 CREATE TABLE install_version (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
-    -- Its number, even if it was deleted since.
+    -- The version number, even if the version was deleted later.
     version   TEXT    NOT NULL,
     installs  INTEGER NOT NULL CHECK (installs > 0),
     PRIMARY KEY (widget_id, version)
@@ -465,20 +466,20 @@ CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
         ON CONFLICT DO UPDATE SET installs = installs + 1;
     INSERT INTO install_version SELECT new.id, new.installed_version, 1 WHERE new.installed_version <> ''
         ON CONFLICT DO UPDATE SET installs = installs + 1;
-    -- Only the first install of a day looks for old days.
+    -- Only the first install of a day checks for old days.
     DELETE FROM install_day WHERE new.installed_day IS NOT old.installed_day AND widget_id = new.id AND day < (
         SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 799);
 END;
 
--- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
--- A revoked token stays, so that its name in audit never means another one.
+-- Access tokens for publishing over HTTP. A token is shown once, when it is created; the table contains only its
+-- SHA-256. The row of a revoked token is kept, so that its name in audit never refers to another token.
 CREATE TABLE token (
-    -- The part of the token after its prefix. It is no secret.
+    -- The part of the token after its prefix. It is not secret.
     id            TEXT PRIMARY KEY,
     name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
-    -- JSON arrays: what the token may do, and the scopes and single widgets (scope/name) that it is for. A token with
-    -- the permission admin is for every widget.
+    -- JSON arrays: the permissions of the token, and the scopes and single widgets (scope/name) to which they apply.
+    -- The permission admin applies to every widget.
     permissions   TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets       TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
@@ -488,28 +489,28 @@ CREATE TABLE token (
     revoked_at    TEXT,
     -- The day of the last use, in UTC.
     last_used_day TEXT,
-    -- The secret before the last rotation, if it stays valid for some time: its id, its SHA-256 and its end.
+    -- The secret before the last rotation, while it stays valid: its id, its SHA-256 and its expiry.
     previous_id         TEXT UNIQUE,
     previous_hash       TEXT CHECK (length(previous_hash) = 64),
     previous_expires_at TEXT
 ) STRICT;
 
--- Issuers of id tokens, such as a CI system, and the jobs that get short tokens. A removed trust stays, so that no
--- restore makes it valid again.
+-- Issuers of id tokens, such as a CI system, and the jobs that get short tokens. The row of a removed trust is kept,
+-- so that no restore makes it valid again.
 CREATE TABLE trust (
-    -- A random text.
+    -- The id is a random text.
     id          TEXT PRIMARY KEY,
     name        TEXT NOT NULL CHECK (name <> ''),
     issuer      TEXT NOT NULL,
-    -- A JSON object: the values that claims must have.
+    -- A JSON object with the required values of claims.
     claims      TEXT NOT NULL CHECK (json_valid(claims) AND json_type(claims) = 'object'),
-    -- As those of a token.
+    -- The same columns as in token.
     permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes      TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
     -- How long a short token is valid.
     minutes     INTEGER NOT NULL CHECK (minutes > 0),
-    -- The keys of the issuer, a JSON Web Key Set; null if the service fetches them.
+    -- The keys of the issuer as a JSON Web Key Set; null if the service fetches them.
     jwks        TEXT,
     -- PEM certificates for the connection to the issuer.
     ca          TEXT,
@@ -519,36 +520,38 @@ CREATE TABLE trust (
 
 CREATE UNIQUE INDEX trust_name ON trust (name) WHERE removed_at IS NULL;
 
--- Short tokens, which the service issues for id tokens. A row stays until both tokens have expired: an id token is
--- accepted once.
+-- Short tokens, which the service issues for id tokens. A row is kept until both tokens have expired, because an id
+-- token is accepted only once.
 CREATE TABLE short_token (
     id            TEXT PRIMARY KEY,
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64),
     trust_id      TEXT NOT NULL,
     subject       TEXT NOT NULL,
-    -- A JSON object: all claims of the id token.
+    -- A JSON object with all claims of the id token.
     claims        TEXT NOT NULL,
     created_at    TEXT NOT NULL,
     expires_at    TEXT NOT NULL,
-    -- The SHA-256 of the signed part of the id token, and when the service would refuse the id token anyway.
+    -- The SHA-256 of the signed part of the id token, and the time from which the service rejects the id token as
+    -- expired.
     id_token_hash TEXT NOT NULL UNIQUE,
     id_token_end  TEXT NOT NULL
 ) STRICT;
 
--- Who changed what, in the same transaction as the change. Installs are not recorded. The table is append-only.
+-- The audit log: who changed what. Entries are written in the same transaction as the change. Installs are not
+-- recorded. The table is append-only.
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     at      TEXT    NOT NULL,
-    -- local: actor is the operating-system user of a command; token: the name of a token; trust: the name of a
-    -- trust, with the subject of the id token.
+    -- With kind local, actor is the operating-system user of a command; with token, the name of a token; with trust,
+    -- the name of a trust and the subject of the id token.
     kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token', 'trust')),
     actor   TEXT    NOT NULL,
     action  TEXT    NOT NULL,
-    -- What was changed; null for a change of the whole catalog, of a token or of a trust.
+    -- The target of the change; null for a change of the whole catalog, of a token or of a trust.
     scope   TEXT,
     name    TEXT,
     version TEXT,
-    -- JSON objects of what the change is about; null for what does not exist.
+    -- JSON objects with the affected values; null if the target did not exist before or does not exist afterwards.
     before  TEXT CHECK (before IS NULL OR json_valid(before)),
     after   TEXT CHECK (after IS NULL OR json_valid(after))
 ) STRICT;

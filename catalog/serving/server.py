@@ -36,13 +36,11 @@ SWITCH_INTERVAL = 0.0005  # seconds
 # way.
 STOP_IDLE_TIME = 0.3  # seconds
 
-# The number of files that the process opens: a base number, a number for the database connection of
-# each thread, and a number for each client, which has a connection and may be downloading a bundle.
-BASE_FILES = 50
-FILES_PER_THREAD = 3
+# The number of files that the process opens: a base number, with three for the database connection
+# of each of up to 20 threads, and a number for each client, which has a connection and may be
+# downloading a bundle.
+BASE_FILES = 110
 FILES_PER_CLIENT = 2
-# The number of threads, not counting those for installs.
-THREADS = 4
 
 # The application rejects bodies that are only slightly too large, with its own message.
 BODY_TOLERANCE = 16 * 1024  # bytes
@@ -72,7 +70,7 @@ def serve(
     database = app.extensions["database"]
     open_closed_outputs()
     release_large_blocks()
-    raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
+    raise_file_limit(app.config["MAX_CONNECTIONS"])
     sys.setswitchinterval(SWITCH_INTERVAL)
     try:
         passed = take_passed_sockets()
@@ -120,11 +118,10 @@ def serve(
         sys.exit(1)
 
 
-def raise_file_limit(connections: int, threads: int) -> None:
-    """Raise the limit of open files to the number that connections and threads can need."""
-    needed = connections * FILES_PER_CLIENT + threads * FILES_PER_THREAD + BASE_FILES
+def raise_file_limit(connections: int) -> None:
+    """Raise the limit of open files to the number that the connections can need."""
     # New connections are accepted before old ones are closed to make room.
-    needed += MAX_ACCEPTS
+    needed = connections * FILES_PER_CLIENT + MAX_ACCEPTS + BASE_FILES
     try:
         allow_open_files(needed)
     except ValueError as error:

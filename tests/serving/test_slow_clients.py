@@ -228,5 +228,5 @@ def test_a_connection_limit_above_the_limit_of_open_files_stops_the_start(tmp_pa
     )
     assert (started.returncode, started.stdout) == (1, "")
     assert started.stderr == (
-        "Error: CATALOG_MAX_CONNECTIONS 150 needs 429 open files: this system allows 200.\n"
+        "Error: CATALOG_MAX_CONNECTIONS 150 needs 474 open files: this system allows 200.\n"
     )

@@ -15,13 +15,15 @@ import re
 import select
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from functools import lru_cache
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TextIO
 
 from ..domain.messages import escape_unprintable, plural
+from ..domain.timestamps import format_timestamp, now
+from .http_parser import HttpRequest
+from .wsgi import HttpResponse
 
 # Load balancers request this path every second.
 HEALTH_PATH = "/api/health"
@@ -32,6 +34,7 @@ MAX_MESSAGE = 1_000  # characters
 # A slow reader may fall behind by about 10,000 lines.
 PIPE_BYTES = 1024 * 1024  # bytes
 
+FIELDS = ("time", "client", "method", "path", "status", "bytes", "milliseconds")
 # Matches a field that needs no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
 
@@ -99,46 +102,29 @@ class AccessLog:
         return sum(writer.lost_lines for writer in self.writers)
 
     def add(
-        self,
-        client: str,
-        method: str,
-        target: str,
-        status: int,
-        size: int,
-        seconds: float,
-        request_id: str = "",
+        self, request: HttpRequest, response: HttpResponse, client: str, size: int, seconds: float
     ) -> None:
-        """Log one request; the target is the path and query as sent by the client.
+        """Log one request, with its path and query as sent by the client.
 
         Successful health checks are logged only at the level debug.
         """
+        status, target = int(response.status[:3]), request.request_uri
         if status < self._min_status:
             return
         if target == HEALTH_PATH and status < 500 and not self._with_health:
             return
+        target = target or request.first_line.decode("latin-1")
         if not self._with_query:
             target = target.partition("?")[0]
-        when, milliseconds = utc_time(time.time()), f"{seconds * 1000:.1f}"
-        client, method, target = escape_field(client), escape_field(method), escape_field(target)
+        words = escape_field(client), escape_field(request.method), escape_field(target)
+        values = now(), *words, status, size, round(seconds * 1000, 1)
+        fields = dict(zip(FIELDS, values, strict=True))
+        if status >= 500 and (request_id := dict(response.headers).get("X-Request-Id")):
+            fields["requestId"] = request_id
         if self._is_json:
-            fields = {"time": when, "client": client, "method": method, "path": target}
-            numbers = {"status": status, "bytes": size, "milliseconds": float(milliseconds)}
-            end = {"requestId": request_id} if request_id else {}
-            self._write(json.dumps(fields | numbers | end, separators=(",", ":")) + "\n")
+            self._write(json.dumps(fields, separators=(",", ":")) + "\n")
         else:
-            rest = f" {request_id}" if request_id else ""
-            self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
-
-
-# Recomputed once per second.
-@lru_cache(1)
-def date_and_time(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-
-
-def utc_time(now: float) -> str:
-    """Return the time in the format of the API."""
-    return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
+            self._write(" ".join(map(str, fields.values())) + "\n")
 
 
 def escape_field(text: str) -> str:
@@ -157,7 +143,8 @@ class ErrorFormatter(logging.Formatter):
         self._is_json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        when, message = utc_time(record.created), escape_unprintable(record.getMessage())
+        when = format_timestamp(datetime.fromtimestamp(record.created, UTC))
+        message = escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         if not self._is_json:
             first = f"{when} {record.levelname} {message}"

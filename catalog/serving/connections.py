@@ -215,16 +215,13 @@ class Connection:
             pieces = (b"".join([head, *response.body]),)
         else:
             pieces = head, *response.body
-        self._send(*pieces)
+        self.send(*pieces)
 
-    def send(self) -> None:
-        """Send more of the response."""
-        self._send()
-
-    def _send(self, *pieces: Piece) -> None:
+    def send(self, *pieces: Piece) -> None:
+        """Send more of the response, after adding these pieces to it."""
         sent = self.sender.sent
         try:
-            self.sender.begin(*pieces)
+            self.sender.send(*pieces)
         except OSError:
             self.close()
             return
@@ -288,7 +285,6 @@ class Connection:
         with contextlib.suppress(AttributeError, OSError):
             timeout = self._context.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
-        self.sender.clear()
         if self._request is not None:
             self._request.close()
             self._context.uploads.end(self._request)

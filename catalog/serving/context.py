@@ -36,15 +36,7 @@ class Context:
     def log(self, request: HttpRequest, response: HttpResponse, address: str, size: int) -> None:
         """Count and log the response; size is the number of body bytes that were sent."""
         status = int(response.status[:3])
-        seconds = time.perf_counter() - request.started_at if request.started_at else 0
+        seconds = time.perf_counter() - request.started_at if request.started_at else 0.0
         if self.count_request:
             self.count_request(response.endpoint, request.method, status, seconds)
-        self.access_log.add(
-            response.client or address,
-            request.method,
-            request.request_uri or request.first_line.decode("latin-1"),
-            status,
-            size,
-            seconds,
-            dict(response.headers).get("X-Request-Id", "") if status >= 500 else "",
-        )
+        self.access_log.add(request, response, response.client or address, size, seconds)

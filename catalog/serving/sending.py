@@ -25,13 +25,12 @@ class Sender:
     def __bool__(self) -> bool:
         return bool(self._unsent)
 
-    def begin(self, *pieces: Piece) -> None:
-        """Send a response as far as the kernel accepts it; raise OSError if that fails."""
-        self._unsent.extend(pieces)
-        self.flush()
+    def send(self, *pieces: Piece) -> None:
+        """Add pieces, and send up to FLUSH_BYTES as far as the kernel accepts them.
 
-    def flush(self) -> None:
-        """Send up to FLUSH_BYTES as far as the kernel accepts them; raise OSError if that fails."""
+        Raise OSError if that fails.
+        """
+        self._unsent.extend(pieces)
         end = self.sent + FLUSH_BYTES
         while self._unsent and self.sent < end:
             piece = self._unsent[0]
@@ -55,7 +54,3 @@ class Sender:
         """Return the pieces in memory, including partly sent ones; files on disk are left out."""
         pieces = (piece.obj if isinstance(piece, memoryview) else piece for piece in self._unsent)
         return [piece for piece in pieces if isinstance(piece, bytes)]
-
-    def clear(self) -> None:
-        """Discard the pieces that are not sent yet."""
-        self._unsent.clear()

@@ -34,20 +34,18 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import (
     Connection,
     DatabaseError,
-    DataVersion,
     DeadlineExceeded,
     WouldBlock,
 )
 from ..store.read.json_sql import with_bundle_urls
 from ..system.public_url import public_url
+from .cached_response import Entry, Head, Key, Pieces, Revalidate
 from .compression import (
     FAST_LEVEL,
-    GZIP,
     SMALL_LEVEL,
     VARY,
     compress,
     find_known_etag,
-    gzip_etag,
     prefers_gzip,
 )
 
@@ -55,27 +53,16 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 MAX_BYTES = 16 * 1024 * 1024
-# An upper bound on the memory for the Python objects of one entry.
-ENTRY_OVERHEAD = 4096  # bytes
 # Compressing this many bytes takes a millisecond. A page of 100 search results has about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
-# A 304 omits the headers of the body and, for gzip, the ETag of the plain form.
-NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 JSON_TYPE = "application/json"
 # The key in the WSGI environment under which a view stores its rendered entry.
 RENDERED = "catalog.rendered"
 
-# The base URL, path and query string.
-Key = tuple[str, str, str]
-# A body is one piece, or several if joining them would take too much memory.
-Pieces = list[bytes]
 # The revision of the catalog that a response shows, and its JSON with a final newline. Without a
 # revision, the response is not cached: it also depends on a file that may arrive later.
 RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
-# Takes the revision of a cached response; returns the current one if it is still valid, else None.
-Revalidate = Callable[[Connection, Any], Any]
-Head = list[tuple[str, str]]
 
 
 def request_url() -> str:
@@ -106,62 +93,6 @@ def render_for_cache(
     etag = {"ETag": f'"{digest.hexdigest()}"'} if has_etag else {}
     request.environ[RENDERED] = Entry(pieces, revalidate, revision, data_version)
     return Response(pieces, headers={**etag, **(headers or {}), **VARY}, mimetype=mimetype)
-
-
-class Entry:
-    """A complete response with status 200; the view sets the body, the middleware sets the head."""
-
-    key: Key
-    endpoint: str | None
-    head: Head
-    etag: str
-    # The head and body for clients that prefer gzip; None until one requests them.
-    gzip: tuple[Head, bytes] | None = None
-
-    def __init__(
-        self, pieces: Pieces, revalidate: Revalidate, revision: Any, data_version: DataVersion
-    ) -> None:
-        self.pieces, self.length = pieces, sum(map(len, pieces))
-        self._revalidate = revalidate
-        # The revision, and the data version at which the response was last found valid.
-        self._validity = revision, data_version
-
-    @property
-    def is_cacheable(self) -> bool:
-        """Whether revalidate() can tell later if the response is still current."""
-        return self._validity[0] is not None
-
-    @property
-    def size(self) -> int:
-        """The number of bytes that the entry takes in memory."""
-        # Clients choose the key, which may be longer than the body. The entry can contain the key a
-        # second time as parsed parameters, with up to four bytes per character.
-        plain = self.length + 8 * sum(map(len, self.key)) + ENTRY_OVERHEAD
-        return plain + (len(self.gzip[1]) if self.gzip else 0)
-
-    def is_valid(self, connection: Connection) -> bool:
-        """Return whether the response is still current; see the module docstring."""
-        # Read the data version before revalidate(), for the same reason as in render_for_cache().
-        data_version = connection.data_version()
-        revision, valid_at = self._validity
-        if valid_at == data_version:
-            return True
-        revision = self._revalidate(connection, revision)
-        if revision is None:
-            return False
-        self._validity = revision, data_version
-        return True
-
-    def unchanged_head(self, etag: str) -> Head:
-        """Return the head of a 304 for a client that has the form with this ETag."""
-        others = [each for each in self.head if each[0] not in NOT_IN_304]
-        return [*others, ("ETag", f'"{etag}"')]
-
-    def gzip_head(self, length: int) -> Head:
-        """Return the head for a compressed body of this length."""
-        others = [each for each in self.head if each[0] not in ("Content-Length", "ETag")]
-        etag = [("ETag", f'"{gzip_etag(self.etag)}"')] if self.etag else []
-        return [*others, *etag, *GZIP.items(), ("Content-Length", str(length))]
 
 
 def find_kind(environ: "WSGIEnvironment") -> Kind:

@@ -115,7 +115,7 @@ class Upstream:
             if response.status in RETRIED_STATUSES:
                 raise UpstreamError(f"it responded {response.status}")
             if is_own and (response.status == 401 or (sent and response.status == 403)):
-                reason = self._credentials.describe_refusal(origin.host, response.status)
+                reason = self._credentials.describe_rejection(origin.host, response.status)
                 raise UpstreamError(reason)
             location = response.headers.get("Location")
             if response.status not in REDIRECTS or not location:

@@ -141,7 +141,7 @@ class Service:
     def _read(self, response: Response, shape: Shape) -> Json:
         """Return the JSON object of a response; raise RemoteError if it is an error."""
         if response.status not in (200, 201):
-            raise RemoteError(self._describe_refusal(response))
+            raise RemoteError(self._describe_error(response))
         value = _parse_object(response)
         try:
             check_shape(value, shape)
@@ -157,7 +157,7 @@ class Service:
         """Raise RemoteError if the service needs a newer release of this program."""
         response = self._send(waits, "GET", CLI_VERSION_PATH)
         if response.status not in (200, 404):
-            raise RemoteError(self._describe_refusal(response))
+            raise RemoteError(self._describe_error(response))
         try:
             minimum = Version.parse(_parse_object(response)["minimumVersion"])
         except (KeyError, TypeError, ValueError):
@@ -199,7 +199,7 @@ class Service:
             raise RemoteError(f"{self.url} sent more than {MAX_TOTAL_BYTES} bytes in total.")
         return response
 
-    def _describe_refusal(self, response: Response) -> str:
+    def _describe_error(self, response: Response) -> str:
         """Return the message that explains an error response."""
         error = _parse_object(response).get("error")
         # The service itself explains these statuses in JSON, so a proxy has sent this response.

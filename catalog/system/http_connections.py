@@ -18,7 +18,7 @@ from urllib3.util import parse_url
 
 from ..domain.messages import plural
 from .paths import error_reason
-from .tls import create_context, describe_refusal
+from .tls import create_context, describe_certificate_error
 
 UNIX_SCHEME = "unix:"
 MAX_IDLE_CONNECTIONS = 32
@@ -165,7 +165,7 @@ class Connections:
 
     def _connect(self, origin: Origin, end: float) -> socket.socket:
         """Return a socket that is connected to the first accepting address of the host."""
-        refusal = OSError(None, "its host name has no address")
+        last_error = OSError(None, "its host name has no address")
         for family, address in self._resolve(origin):
             if (remaining := end - time.monotonic()) <= 0:
                 raise TimeoutError
@@ -184,8 +184,8 @@ class Connections:
                 sock.close()
                 if not isinstance(error, OSError):
                     raise
-                refusal = error
-        raise refusal
+                last_error = error
+        raise last_error
 
     def _resolve(self, origin: Origin) -> list[tuple[int, str | tuple[str, int]]]:
         """Return the family and address of each address of the host that may be used.
@@ -238,7 +238,7 @@ def _connection_errors(seconds: float) -> Iterator[None]:
     except TimeoutError as error:
         raise too_slow(seconds, is_unsent=True) from error
     except ssl.SSLCertVerificationError as error:
-        message = f"cannot be reached: {describe_refusal(error)}"
+        message = f"cannot be reached: {describe_certificate_error(error)}"
         raise TransferError(message, is_unsent=True) from error
     except ssl.SSLError as error:
         message = "failed the TLS handshake; this may not be its https port"

@@ -34,7 +34,7 @@ class Credentials(NamedTuple):
     # Whether other users can read the file.
     is_exposed: bool = False
 
-    def describe_refusal(self, host: str, status: int) -> str:
+    def describe_rejection(self, host: str, status: int) -> str:
         """Return why the service responded 401, or 403 to credentials, without a full stop."""
         if self.needs_https:
             return f"it responded {status}; the password in {self.path} is sent only over https"

@@ -27,7 +27,7 @@ def create_context(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-def describe_refusal(error: ssl.SSLCertVerificationError) -> str:
+def describe_certificate_error(error: ssl.SSLCertVerificationError) -> str:
     """Return why the certificate of a server was rejected, as the end of a sentence."""
     cause = error.verify_message.rstrip(".")
     return f"its certificate is not valid: {cause}; --ca is for a private authority"

@@ -66,10 +66,10 @@ def authenticate() -> Response | None:
         return unauthorized()
     database: Database = current_app.extensions["database"]
     token = find_token(database, text)
-    refusal = token.refusal(now()) if token else NEEDS_SESSION
-    if token is None or refusal:
+    problem = token.why_invalid(now()) if token else NEEDS_SESSION
+    if token is None or problem:
         count_failure()
-        return unauthorized(refusal or NEEDS_SESSION)
+        return unauthorized(problem or NEEDS_SESSION)
     # A full disk or a locked file must not prevent an administrator from reading the audit log.
     with suppress(DatabaseError, sqlite3.Error):
         note_use(database, token)

@@ -65,7 +65,7 @@ class Token(NamedTuple):
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= time else "active"
 
-    def refusal(self, time: str) -> str | None:
+    def why_invalid(self, time: str) -> str | None:
         """Return why the token is not valid at this time, as a sentence; None if it is valid."""
         status = self.status(time)
         if status == "active":

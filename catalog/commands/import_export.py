@@ -38,7 +38,7 @@ def init(demo: bool) -> None:
     """
     if database().exists():
         database().check()
-        print_status(f"{database().name} exists already.")
+        print_status(f"{database().name} already exists.")
         return
     create_database(demo)
 
@@ -183,7 +183,7 @@ def _check_new_document(directories: Sequence[Bundles], value: object) -> Docume
     picture = json.loads((document.about or {}).get("picture") or "{}")
     for each in directories if picture else ():
         if each.has(picture["sha256Hash"]) and not each.has_picture(picture):
-            raise DocumentError([f"{picture['sha256Hash']} is not the picture that it describes"])
+            raise DocumentError([f"the file {picture['sha256Hash']} does not match its picture"])
     return document
 
 

@@ -81,7 +81,7 @@ def _advise_downgrade(
     ]
     problem = _explain(installed)
     if not below:
-        other = f"no other version to change to runs on SDK {sdk}"
+        other = f"no other version that could replace it runs on SDK {sdk}"
         return Advice(None, False, _sentence(problem, skipped, other))
     # max() returns the first of equal versions, which is the newest.
     best = max(below, key=lambda release: release.precedence)

@@ -212,7 +212,7 @@ def _check_pictures(pictures: Iterable[tuple[str, Json]], bundles: Bundles) -> N
     for path, picture in pictures:
         sha256 = picture["sha256Hash"]
         if bundles.has(sha256) and not bundles.has_picture(picture):
-            raise PackError(f"{sha256} in the pack is not the picture that {path} describes.")
+            raise PackError(f"The file {sha256} in the pack does not match the picture of {path}.")
 
 
 def _parse_line(line: bytes, fields: Mapping[str, Callable[[object], Any]]) -> Json:

@@ -135,7 +135,7 @@ class Control:
                 build_publication(stored_bundle, stored, next_timestamp(last), fields)
             )
             if find_published(transaction, document, compare_url=True):
-                raise ConflictError(f"{widget}@{version} exists already.")
+                raise ConflictError(f"{widget}@{version} already exists.")
             put_documents(transaction, [document])
             if is_stored:
                 register_bundles(transaction, [stored_bundle])

@@ -140,7 +140,7 @@ def test_the_session_shows_the_trust_and_all_claims(trusting: Flask, issuer: Iss
 def test_an_id_token_is_accepted_once(trusting: Flask, issuer: Issuer) -> None:
     id_token = issuer.sign()
     assert exchange(trusting, id_token).status_code == 200
-    assert refusal(trusting, id_token) == "The id token was used before; it is accepted once."
+    assert refusal(trusting, id_token) == "The id token was already used; it is accepted only once."
     assert exchange(trusting, issuer.sign()).status_code == 200
 
 
@@ -154,7 +154,7 @@ def test_an_id_token_with_another_valid_signature_is_accepted_once(
     order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
     other = (order - int.from_bytes(content[32:])).to_bytes(32)
     assert exchange(app, f"{signed}.{signature}").status_code == 200
-    assert "was used before" in refusal(app, f"{signed}.{encode_segment(content[:32] + other)}")
+    assert "was already used" in refusal(app, f"{signed}.{encode_segment(content[:32] + other)}")
 
 
 def test_removing_a_trust_ends_its_tokens(trusting: Flask, issuer: Issuer) -> None:
@@ -167,7 +167,7 @@ def test_removing_a_trust_ends_its_tokens(trusting: Flask, issuer: Issuer) -> No
     assert (response.status_code, response.json) == (401, {"error": "The trust ci was removed."})
     trust(trusting, TRUST.format(issuer.url))
     assert client.get("/api/session", headers=header).status_code == 401
-    assert "was used before" in refusal(trusting, used)
+    assert "was already used" in refusal(trusting, used)
 
 
 def test_expired_rows_go_with_the_next_token(trusting: Flask, issuer: Issuer) -> None:
@@ -186,7 +186,7 @@ def test_a_row_stays_as_long_as_its_id_token_is_valid(trusting: Flask, issuer: I
         connection.execute("UPDATE short_token SET expires_at = '2026-01-01'")
         connection.commit()
     short_token(trusting, issuer.sign())
-    assert "was used before" in refusal(trusting, id_token)
+    assert "was already used" in refusal(trusting, id_token)
 
 
 # As the documentation of each CI system describes the claims of its id tokens.

@@ -168,8 +168,8 @@ BAD_REQUESTS: dict[str, tuple[Sequence[str], Json, str]] = {
     "invalid before": (["acme/clock"], {"before": "7d"}, "before must be an ISO 8601 date"),
     "no widget": ([], {}, "widget must be given 1 to 100 times, not 0."),
     "101 widgets": ([f"a/{n}" for n in range(101)], {}, "widget must be given 1 to 100 times"),
-    "twice": (["a/b", "c/d", "a/b"], {}, "widget has 'a/b' more than once."),
-    "two versions": (["a/b@1.0.0", "a/b@2.0.0"], {}, "widget has 'a/b' more than once."),
+    "twice": (["a/b", "c/d", "a/b"], {}, "widget contains 'a/b' more than once."),
+    "two versions": (["a/b@1.0.0", "a/b@2.0.0"], {}, "widget contains 'a/b' more than once."),
     **{
         text or "empty": ([text], {}, FORM)
         for text in ("", "a", "/", "a/", "/b", "a/b/c", "a/b@", "a/b@1", "a/b@latest", "a@1.0.0")

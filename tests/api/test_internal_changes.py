@@ -79,7 +79,7 @@ def test_the_same_version_again_changes_nothing_and_another_is_a_conflict(
     )
     other = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE + b"\n"))
     assert other.status_code == 409
-    assert "published already with a different bundleSize, sha256Hash" in other.json["error"]
+    assert "already published with a different bundleSize, sha256Hash" in other.json["error"]
     assert exported(app) == before
     assert [*app.extensions["bundles"].hashes()] == [SHA256]
 

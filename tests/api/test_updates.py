@@ -91,7 +91,7 @@ def test_reason_does_not_repeat_long_texts(client_with: ClientWith) -> None:
 
 CURRENT = {
     "highest": (False, "There is no version above 1.0.0."),
-    "yanked": (True, "1.0.0 was yanked; no other version to change to runs on SDK 1.4.0."),
+    "yanked": (True, "1.0.0 was yanked; no other version that could replace it runs on SDK 1.4.0."),
 }
 
 
@@ -152,7 +152,7 @@ def test_version_that_does_not_run_gets_the_highest_version_below_that_does(
     assert (item["status"], item["update"]) == ("current", None)
     assert item["reason"] == (
         "2.2.0 needs SDK ^2.0.0; 3.0.0 needs SDK ^3.0.0; "
-        "no other version to change to runs on SDK 9.0.0."
+        "no other version that could replace it runs on SDK 9.0.0."
     )
 
 
@@ -263,7 +263,7 @@ INVALID: dict[str, tuple[str | None, list[str], str]] = {
     "invalid SDK": ("1.4", MANY[:1], "compatSdk must be a valid semver"),
     "nothing": ("1.4.0", [], "installed must be given 1 to 100 times, not 0."),
     "too many": ("1.4.0", MANY, "installed must be given 1 to 100 times, not 101."),
-    "twice": ("1.4.0", MANY[:1] * 2, "installed has 'acme/clock@1.0.0' more than once."),
+    "twice": ("1.4.0", MANY[:1] * 2, "installed contains 'acme/clock@1.0.0' more than once."),
     **{
         text: ("1.4.0", [text], "installed must be scope/name@version")
         for text in (

@@ -319,7 +319,7 @@ def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     assert run(app, "import", "--dry-run", DEMO).exit_code == 0
     assert run(app, "backup", tmp_path / "backup.db").exit_code == 0
     message = error_message(run(app, "unlist", "-q", "acme/clock"))
-    assert message.startswith("The cluster cannot be written now: http://127.0.0.1:")
+    assert message.startswith("Cannot write to the cluster: http://127.0.0.1:")
     nodes.restart()
     app.extensions["database"].on_wait = None
     wait_until(lambda: install(app) == 200)
@@ -524,12 +524,12 @@ def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
     Path(settings["RQLITE_AUTH"]).write_text("catalog:x:ecret/\n")
     wrong = create_app(settings)
     message = error_message(run(wrong, "unlist", "acme/clock"))
-    assert message == f"{node.url} refuses the user name or password in CATALOG_RQLITE_AUTH."
+    assert message == f"{node.url} rejected the user name or password in CATALOG_RQLITE_AUTH."
     assert install(wrong) == 503
     monkeypatch.setattr("catalog.store.connection.cluster.cluster.RETRY_TIME", 0)
     distrusted = create_app(settings | {"RQLITE_CA": ""})
     message = error_message(run(distrusted, "unlist", "-q", "acme/clock"))
-    assert message == f"The cluster cannot be written now: {node.url} cannot be reached."
+    assert message == f"Cannot write to the cluster: {node.url} cannot be reached."
     assert "ecret" not in message + caplog.text
 
 
@@ -546,7 +546,7 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         app.extensions["database"].close()
         message = error_message(run(app, "serve"))
         assert message == (
-            f"{nodes[0].database} has schema version 2, and this release needs "
+            f"{nodes[0].database} has schema version 2, but this release needs "
             f"{SCHEMA_VERSION}. Stop all services of "
             "the cluster, run the command migrate once, and start them again."
         )
@@ -599,7 +599,7 @@ def test_an_id_token_is_accepted_once_on_all_nodes_and_its_token_works_on_each(
             for other in services:
                 assert exchange(other, id_token) == (
                     403,
-                    {"error": "The id token was used before; it is accepted once."},
+                    {"error": "The id token was already used; it is accepted only once."},
                 )
             wait_until_equal(apps)
             for other in services:

@@ -127,7 +127,7 @@ def test_check_finds_a_missing_and_a_damaged_picture(app: Flask) -> None:
     path.unlink()
     # As after an import on another machine.
     problem = (
-        f"Warning: acme/clock: its picture {SHA256} is not in {path.parent}, and is not shown.\n"
+        f"Warning: acme/clock: its picture {SHA256} is not in {path.parent}, so it is not shown.\n"
     )
     assert problem in succeed(app, "check")
 

@@ -271,7 +271,7 @@ def make_newer(path: Path, backup: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     return (
-        f"{path} has schema version 99, and this release reads versions 2 and {SCHEMA_VERSION}. "
+        f"{path} has schema version 99, but this release reads versions 2 and {SCHEMA_VERSION}. "
         "Run export with the release that wrote the file, and import with this one."
     )
 

@@ -43,8 +43,8 @@ def test_bundle_with_the_wrong_content_is_reported_with_its_versions(app: Flask)
     directory = app.extensions["bundles"].name
     assert result.stdout.splitlines() == [
         f"Bundle {TICK_HASH} in {directory}: its SHA-256 is {NOISE_HASH}, not {TICK_HASH}.",
-        f"acme/clock: version 1.0.0: its bundle {TICK_HASH} has the wrong bytes.",
-        f"acme/watch: version 1.0.0: its bundle {TICK_HASH} has the wrong bytes.",
+        f"acme/clock: version 1.0.0: its bundle {TICK_HASH} has the wrong content.",
+        f"acme/watch: version 1.0.0: its bundle {TICK_HASH} has the wrong content.",
     ]
 
 

@@ -113,7 +113,7 @@ def test_another_bundle_url_for_a_stored_bundle_is_refused(app_with: AppWith) ->
     publish(app, "--store")
     result = publish(app, "--store", "--bundle-url", CDN)
     assert result.exit_code == 1
-    assert "published already with a different bundleUrl" in result.stderr
+    assert "already published with a different bundleUrl" in result.stderr
 
 
 def test_without_a_url_the_bundle_is_stored(app_with: AppWith) -> None:
@@ -157,7 +157,7 @@ def test_other_bundle_for_a_published_version_is_refused_and_not_stored(app_with
     publish(app, "--store")
     result = publish(app, "--store", bundle=b"other")
     assert result.exit_code == 1
-    assert "published already with a different bundleSize, sha256Hash" in result.stderr
+    assert "already published with a different bundleSize, sha256Hash" in result.stderr
     assert (files(app), served(app)) == ([SHA256], BUNDLE)
 
 

@@ -124,7 +124,7 @@ DERIVED_FAULTS = {
     "DELETE FROM sdk_interval": [INTERVALS],
     "UPDATE sdk_interval SET high = 'r0019.0010.0010~'": [INTERVALS],
     "INSERT INTO sdk_interval VALUES (9, 'r', 's')": [
-        "A row of sdk_interval refers to no sdk_range."
+        "A row of sdk_interval refers to a missing sdk_range."
     ],
     "UPDATE widget SET display_name = 'Watch' WHERE id = 1": [
         f"acme/clock: {WRONG_LISTING}",
@@ -137,7 +137,7 @@ NO_ETAG = "acme/clock: etag must be 1 to 1024 printable ASCII characters, not"
 SET_1_10 = "UPDATE version SET {} WHERE version = '1.10.0'"
 FAULTS = {
     "UPDATE sdk_range SET range = '^1' WHERE id = 1; DELETE FROM version WHERE id < 3": [
-        "Row 3 of version refers to no sdk_range."
+        "Row 3 of version refers to a missing sdk_range."
     ],
     SET_1_10.format("precedence = '1.10.0'"): [
         "acme/clock: version 1.10.0: an import would store another precedence."
@@ -172,7 +172,10 @@ FAULTS = {
         "Upstream: source must be an absolute http or https URL, not 'up.example'."
     ],
     "DELETE FROM widget WHERE id = 1": [
-        *("Row 1 of version refers to no widget.", "Row 2 of version refers to no widget.")
+        *(
+            "Row 1 of version refers to a missing widget.",
+            "Row 2 of version refers to a missing widget.",
+        )
     ],
 }
 
@@ -267,7 +270,7 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
     result = run_on(catalog, "check")
     *lines, index, warning = result.stdout.splitlines()
     assert lines == [
-        "Row 4 of version refers to no widget.",
+        "Row 4 of version refers to a missing widget.",
         f"acme/clock: {WRONG_LISTING}",
         SUMMARY,
         INTERVALS,

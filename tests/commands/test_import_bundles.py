@@ -81,6 +81,6 @@ def test_check_reports_a_version_whose_url_is_ours_and_whose_bundle_is_not_store
     result = run(app, "check")
     assert (result.exit_code, result.stdout) == (
         1,
-        "acme/clock: version 1.0.0: its bundleUrl names this catalog, which does not store its "
+        "acme/clock: version 1.0.0: its bundleUrl points to this catalog, which does not store its "
         f"bundle {SHA256}.\n",
     )

@@ -52,7 +52,7 @@ def test_init_does_not_change_an_existing_catalog(tmp_path: Path, options: list[
     Database(path).create(putting([check_document(document("acme/clock", version()))]))
     before = path.read_bytes()
     result = init(path, *options)
-    assert (result.exit_code, result.stderr) == (0, f"{path} exists already.\n")
+    assert (result.exit_code, result.stderr) == (0, f"{path} already exists.\n")
     assert path.read_bytes() == before
     assert counts(path) == (1, 1)
 
@@ -76,7 +76,7 @@ def make_newer(path: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     return (
-        f"has schema version 99, and this release reads versions 2 and {SCHEMA_VERSION}. "
+        f"has schema version 99, but this release reads versions 2 and {SCHEMA_VERSION}. "
         "Run export with the release that wrote the file, and import with this one."
     )
 

@@ -294,7 +294,10 @@ def test_pack_carries_what_was_deleted(app: Flask, other: Flask, tmp_path: Path)
     manifest = json.dumps({"scope": "beta", "name": "hidden", **fields})
     (tmp_path / "manifest.json").write_text(manifest)
     result = run(other, "publish", tmp_path / "manifest.json", tmp_path / "other.js", "--store")
-    assert (result.exit_code, "was published with another bundle and deleted" in result.stderr) == (
+    assert (
+        result.exit_code,
+        "was published with a different bundle and deleted" in result.stderr,
+    ) == (
         1,
         True,
     )

@@ -85,18 +85,18 @@ def test_service_runs_as_a_user_who_owns_only_the_catalog(catalog: Path) -> None
 
 def forbid_to_write(catalog: Path) -> str:
     catalog.chmod(0o400)
-    return "cannot be written: this user may not read and write catalog.db."
+    return "cannot be written: this user cannot read and write catalog.db."
 
 
 def forbid_to_read(catalog: Path) -> str:
     catalog.chmod(0)
-    return "cannot be written: this user may not read and write catalog.db."
+    return "cannot be written: this user cannot read and write catalog.db."
 
 
 def forbid_the_directory(catalog: Path) -> str:
     catalog.parent.chmod(0o500)
     return (
-        "cannot be written: this user may not write to its directory, where SQLite creates the WAL."
+        "cannot be written: this user cannot write to its directory, where SQLite creates the WAL."
     )
 
 
@@ -104,7 +104,7 @@ def forbid_the_wal(catalog: Path) -> str:
     wal = catalog.with_name("catalog.db-wal")
     wal.touch(0)
     give_to_nobody(wal)
-    return "cannot be written: this user may not read and write catalog.db-wal."
+    return "cannot be written: this user cannot read and write catalog.db-wal."
 
 
 def hide_the_directory(catalog: Path) -> str:
@@ -116,7 +116,7 @@ def give_to_root(catalog: Path) -> str:
     if not IS_ROOT:
         pytest.skip("only root can give a file away")
     os.chown(catalog, 0, 0)
-    return "cannot be written: this user may not read and write catalog.db."
+    return "cannot be written: this user cannot read and write catalog.db."
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ def test_command_without_permission_names_the_file(catalog: Path) -> None:
     process = run_here(catalog, "-m", "flask", "list", run_by=UNPRIVILEGED)
     assert (process.returncode, process.stderr) == (
         1,
-        f"Error: {catalog} cannot be opened: this user may not read and write catalog.db.\n",
+        f"Error: {catalog} cannot be opened: this user cannot read and write catalog.db.\n",
     )

@@ -49,7 +49,7 @@ def test_import_examines_a_file_that_is_stored(app_with: AppWith, evil: bytes) -
     hold(app, evil)
     sha256 = hashlib.sha256(evil).hexdigest()
     message = error_message(run(app, "import", "-", stdin=json.dumps(widget)))
-    assert f"acme/clock: {sha256} is not the picture that it describes." in message
+    assert f"acme/clock: the file {sha256} does not match its picture." in message
     assert app.test_client().get(f"{PICTURE.removesuffix('picture')}about").json["picture"] is None
 
 
@@ -63,7 +63,7 @@ def test_check_reports_it(fooled: Flask, evil: bytes) -> None:
     sha256 = hashlib.sha256(evil).hexdigest()
     assert result.exit_code == 1
     assert (
-        f"acme/clock: {sha256} is not the picture that it describes, and is not shown.\n"
+        f"acme/clock: the file {sha256} does not match its picture, so it is not shown.\n"
         in result.output
     )
 
@@ -73,7 +73,7 @@ def test_unpack_refuses_it(fooled: Flask, app_with: AppWith, evil: bytes, tmp_pa
     other = app_with(document("acme/notes"))
     message = error_message(run(other, "unpack", tmp_path / "evil.pack", "--yes"))
     sha256 = hashlib.sha256(evil).hexdigest()
-    assert message.endswith(f"{sha256} in the pack is not the picture that acme/clock describes.")
+    assert message.endswith(f"{sha256} in the pack does not match the picture of acme/clock.")
     assert [*other.extensions["bundles"].hashes()] == []
     assert other.test_client().get("/api/v1/widgets/acme/notes").status_code == 200
 
@@ -83,5 +83,5 @@ def test_unpack_of_bundles_refuses_it(fooled: Flask, evil: bytes, tmp_path: Path
     sha256 = hashlib.sha256(evil).hexdigest()
     fooled.extensions["bundles"].path(sha256).unlink()
     message = error_message(run(fooled, "unpack", "--bundles-only", tmp_path / "evil.pack"))
-    assert message.endswith(f"{sha256} in the pack is not the picture that acme/clock describes.")
+    assert message.endswith(f"{sha256} in the pack does not match the picture of acme/clock.")
     assert [*fooled.extensions["bundles"].hashes()] == []

@@ -237,7 +237,7 @@ def test_same_version_with_another_field_is_an_error_that_names_the_key(
     publish(app, FULL)
     before = exported(app)
     assert error_message(publish(app, {**FULL, key: other})) == (
-        f"acme/clock@1.0.0 is published already with a different {key}; "
+        f"acme/clock@1.0.0 is already published with a different {key}; "
         "publish the change as a new version."
     )
     assert exported(app) == before
@@ -415,7 +415,7 @@ def test_a_stored_version_of_the_future_stays_the_latest_with_a_warning(app_with
     future = version("9.0.0", publishedAt="9000-01-01T00:00:00Z")
     app = app_with(document("acme/clock", future), BUNDLE_URL=URL)
     assert publish(app, MINIMAL).stderr == (
-        "Warning: acme/clock@9.0.0 has the publishedAt 9000-01-01T00:00:00.000Z, in the future, and"
+        "Warning: acme/clock@9.0.0 has a publishedAt in the future, 9000-01-01T00:00:00.000Z, and"
         " stays the latest version until then.\nPublished acme/clock@1.0.0.\n"
     )
 
@@ -503,7 +503,10 @@ def test_concurrent_processes_that_publish_the_same_version_store_it_once(app: F
     assert [entry["version"] for entry in detail(app)["versions"]] == ["1.0.0"]
 
 
-HIGHER = "2.0.0 is higher; dashboards now get 1.9.1, because the latest is the one published last"
+HIGHER = (
+    "2.0.0 is higher, but dashboards now get 1.9.1, because the latest version is the one "
+    "published last"
+)
 STILL = "dashboards that send a compatSdk of ^2.0.0 still get 2.0.0"
 # The versions that exist, the SDK range of 1.9.1, and the warnings about it.
 ORDERS: dict[str, tuple[list[Json], str, list[str]]] = {
@@ -588,6 +591,6 @@ def test_a_version_of_a_copy_is_refused(app_with: AppWith) -> None:
     copied = "INSERT INTO mirrored (widget_id, source) SELECT id, 'https://up.example' FROM widget"
     app.extensions["database"].transact(running(copied))
     assert error_message(publish(app, MINIMAL)) == (
-        "acme/clock is a copy from https://up.example; exclude it from the mirror first, beside "
-        "its other options: widget-catalog mirror https://up.example --exclude acme/clock"
+        "acme/clock is a copy from https://up.example; exclude it first, in addition to the "
+        "mirror's other options: widget-catalog mirror https://up.example --exclude acme/clock"
     )

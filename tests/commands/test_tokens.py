@@ -112,8 +112,10 @@ def test_a_revoked_token_is_refused_at_once_and_its_name_stays_taken(app: Flask)
     assert session(app, text) == 401
     assert run_line(app, "token revoke ci").stderr == "The token ci is already revoked.\n"
     message = error_message(run_line(app, "token create ci --scope acme"))
-    assert message == "There is a token 'ci' already, and it is revoked; a name is used once."
-    assert error_message(run_line(app, "token rotate ci")).endswith("create another one.")
+    assert (
+        message == "A token named 'ci' already exists and is revoked; token names cannot be reused."
+    )
+    assert error_message(run_line(app, "token rotate ci")).endswith("create a new one.")
 
 
 def test_a_rotated_token_has_another_secret_and_the_same_rights(app: Flask) -> None:

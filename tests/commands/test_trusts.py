@@ -53,7 +53,7 @@ def test_a_trust_is_listed_until_it_is_removed(app: Flask) -> None:
 
 def test_the_name_of_a_trust_is_free_again_after_its_removal(app: Flask) -> None:
     assert run_line(app, ADD).exit_code == 0
-    message = "Error: There is a trust 'ci' already; remove it first.\n"
+    message = "Error: A trust named 'ci' already exists; remove it first.\n"
     assert run_line(app, ADD).stderr == message
     run_line(app, "trust remove ci")
     assert run_line(app, ADD).exit_code == 0

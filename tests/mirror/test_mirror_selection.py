@@ -144,8 +144,8 @@ def test_copy_is_changed_here_only_after_it_is_excluded(
     mirror_summary(mirror_app, upstream.url)
     before = exported(mirror_app)
     assert error_message(run(mirror_app, *change)) == (
-        f"acme/clock is a copy from {upstream.url}; exclude it from the mirror first, beside its "
-        f"other options: widget-catalog mirror {upstream.url} --exclude acme/clock"
+        f"acme/clock is a copy from {upstream.url}; exclude it first, in addition to the "
+        f"mirror's other options: widget-catalog mirror {upstream.url} --exclude acme/clock"
     )
     assert run(mirror_app, "unlist", "acme/clock").exit_code == 0
     assert run(mirror_app, "relist", "acme/clock").exit_code == 0

@@ -110,7 +110,7 @@ def test_fields_and_the_bundle_can_be_given(catalog: WidgetCatalog) -> None:
         ({"licence": "MIT"}, "'licence' cannot be set in a later version; use bundleUrl, "),
         ({"isOfficial": True}, "'isOfficial' cannot be set in a later version"),
         ({"minSize": 3}, "minSize must be"),
-        ({"version": "1.0.0"}, "acme/clock@1.0.0 exists already"),
+        ({"version": "1.0.0"}, "acme/clock@1.0.0 already exists"),
         ({"name": "clock"}, "'clock' is not of the form scope/name"),
         ({"sdk": "^1.0.0", "sdkVersion": "^2.0.0"}, "sdk and sdkVersion are the same field"),
         ({"bundleBase64": "%"}, "bundleBase64 must be base64"),

@@ -127,7 +127,7 @@ def test_a_heading_is_the_message_that_a_command_prints(directory: Path, beginni
 # Messages that need a broken machine or another service, each as a part of the code that writes it.
 WRITTEN = {
     "catalog.db cannot be written: its file system": "its file system is read-only",
-    "catalog.db cannot be written: this user": "this user may not read and write",
+    "catalog.db cannot be written: this user": "this user cannot read and write",
     "This path is internal": "This path is internal and needs a session.",
     "The token ci is not": "is not for the scope",
     "The body is too large": "The body is too large",
@@ -142,7 +142,7 @@ WRITTEN = {
     "The id token does not match": "The id token does not match the trust",
     "The keys of the issuer": "were not available just now",
     "12 lines were lost": "the log was not read in time",
-    "The id token was used": "The id token was used before; it is accepted once.",
+    "The id token was already used": "The id token was already used; it is accepted only once.",
 }
 # Messages of SQLite and nginx.
 OF_OTHERS = ("database is locked", "setrlimit(", "Too many requests from this address", "http://")

@@ -119,7 +119,7 @@ def test_file_in_another_journal_mode_is_switched_to_wal(tmp_path: Path) -> None
 
 MISSING = "does not exist. Create it with: widget-catalog init"
 SCHEMAS = (
-    f"and this release reads versions 2 and {SCHEMA_VERSION}. Run export with the release that "
+    f"but this release reads versions 2 and {SCHEMA_VERSION}. Run export with the release that "
     "wrote the file, and import with this one."
 )
 NEWER, OLDER = SCHEMA_VERSION + 1, SCHEMA_VERSION - 1

@@ -22,8 +22,8 @@ MANIFEST = {
     **{"displayName": "Clock", "sdkVersion": "^1.0.0"},
 }
 REFUSED = (
-    "Error: acme/clock@1.0.0 was published with another bundle and deleted; clients may have that "
-    "one cached, so publish this one as a new version.\n"
+    "Error: acme/clock@1.0.0 was published with a different bundle and deleted; clients may "
+    "have cached that bundle, so publish this one as a new version.\n"
 )
 
 

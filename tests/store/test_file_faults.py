@@ -333,7 +333,7 @@ def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Pa
             )
         assert server.value("widget_catalog_database_readable") == 0
         assert server.stop() == 0
-        advice = "The database is damaged: database disk image is malformed. Look at it with"
+        advice = "The database is damaged: database disk image is malformed. Run widget-catalog"
         assert server.errors.count(advice) == 1
         assert "Traceback" not in server.errors
 
@@ -441,7 +441,7 @@ def test_of_two_inits_at_once_the_second_does_not_replace_the_file_of_the_first(
         assert run_on(path, "init").exit_code == 0
         created = path.stat().st_ino, path.read_bytes()
         os.close(descriptor)
-        assert second.stderr.read() == f"Error: {path} exists already.\n"
+        assert second.stderr.read() == f"Error: {path} already exists.\n"
     assert second.returncode == 1
     assert (path.stat().st_ino, path.read_bytes()) == created
 
@@ -458,7 +458,7 @@ def test_an_init_that_waits_for_another_one_does_not_replace_its_file(
         lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", lock_after_the_first)
-    assert run_on(path, "init").stderr == f"Error: {path} exists already.\n"
+    assert run_on(path, "init").stderr == f"Error: {path} already exists.\n"
     assert path.stat().st_ino == created
 
 

@@ -109,7 +109,7 @@ def test_other_commands_leave_an_old_file_to_the_service_that_runs(old: Path) ->
     before = old.read_bytes()
     for line in COMMANDS:
         assert error_message(run_on(old, *line.format(old).split())) == (
-            f"{old} has schema version {OLD_VERSION}, and this release needs {SCHEMA_VERSION}. "
+            f"{old} has schema version {OLD_VERSION}, but this release needs {SCHEMA_VERSION}. "
             "Run widget-catalog migrate, or start the service."
         ), line
         assert old.read_bytes() == before

@@ -239,10 +239,10 @@ def test_another_service_in_place_of_the_node_is_named(
     with closing(FakeRqlite({})) as fake:
         app = create_app(settings(catalog, fake.server_port))
         sentence = (
-            f"http://127.0.0.1:{fake.server_port} did not respond as rqlite does; "
+            f"http://127.0.0.1:{fake.server_port} did not respond like rqlite; "
             "CATALOG_RQLITE must be the URL of a node."
         )
-        unknown = f"It is not known whether the write was done: {sentence}"
+        unknown = f"The outcome of the write is unknown: {sentence}"
         for body in OTHER_RESPONSES:
             paths = ("/db/execute", "/db/query", "/nodes")
             fake.responses = {path: [(200, body)] for path in paths}

@@ -79,8 +79,8 @@ def test_a_text_of_all_versions_does_not_make_a_widget_too_large(
 
 
 WRITES_TOO_MUCH = (
-    "The change would write more than 16777216 bytes, for which installs would have to wait. Name "
-    "fewer versions at once, or use a shorter text."
+    "The change would write more than 16777216 bytes, and installs would have to wait for it. "
+    "Name fewer versions at once, or use a shorter text."
 )
 
 

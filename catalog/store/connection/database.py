@@ -174,8 +174,8 @@ class Database(Readers):
         elif not self.is_damaged:
             self.is_damaged = True
             logger.error(
-                "The database is damaged: %s. Look at it with widget-catalog check, and replace it"
-                " by a backup with widget-catalog restore.",
+                "The database is damaged: %s. Run widget-catalog check for details, and replace"
+                " the file with a backup: widget-catalog restore.",
                 error,
             )
 

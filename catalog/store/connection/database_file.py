@@ -82,7 +82,7 @@ class DatabaseFile:
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
         """Create the catalog with the content that the function adds; on failure, leave no file."""
         if self.exists():
-            raise DatabaseError(f"{self.name} exists already.")
+            raise DatabaseError(f"{self.name} already exists.")
         path = self.real_path
         try:
             with scratch_directory(path.parent) as directory:
@@ -92,7 +92,7 @@ class DatabaseFile:
                     remove_wal(path)
                     replace_file(new, path)
         except FileExistsError as error:
-            raise DatabaseError(f"{self.name} exists already.") from error
+            raise DatabaseError(f"{self.name} already exists.") from error
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
@@ -146,7 +146,7 @@ class DatabaseFile:
         version = check_schema(connection, self.name)
         if version < SCHEMA_VERSION and not may_migrate:
             raise DatabaseError(
-                f"{self.name} has schema version {version}, and this release needs "
+                f"{self.name} has schema version {version}, but this release needs "
                 f"{SCHEMA_VERSION}. Run widget-catalog migrate, or start the service."
             )
         return version

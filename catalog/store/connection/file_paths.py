@@ -88,11 +88,11 @@ def missing_permission(path: Path) -> str | None:
     """Return which permission to write to the file is missing; SQLite does not report it."""
     for file in (path, wal_path(path), shm_path(path)):
         if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
-            return _read_only(file) or f"this user may not read and write {file.name}"
+            return _read_only(file) or f"this user cannot read and write {file.name}"
     if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
         return (
             _read_only(path.parent)
-            or "this user may not write to its directory, where SQLite creates the WAL"
+            or "this user cannot write to its directory, where SQLite creates the WAL"
         )
     return None
 

@@ -30,7 +30,7 @@ def check_schema(connection: sqlite3.Connection, name: str) -> int:
         raise DatabaseError(f"{name} is a SQLite file, but not one of a widget catalog.")
     if version not in (OLD_SCHEMA_VERSION, SCHEMA_VERSION):
         raise DatabaseError(
-            f"{name} has schema version {version}, and this release reads versions "
+            f"{name} has schema version {version}, but this release reads versions "
             f"{OLD_SCHEMA_VERSION} and {SCHEMA_VERSION}. Run export with the release that wrote "
             "the file, and import with this one."
         )

@@ -104,7 +104,7 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         # Rows of a table WITHOUT ROWID have no row number.
         child = "A row" if row_id is None else f"Row {row_id}"
-        yield f"{child} of {table} refers to no {parent}."
+        yield f"{child} of {table} refers to a missing {parent}."
 
 
 LISTINGS = "SELECT scope || '/' || name AS subject, * FROM listing"
@@ -204,7 +204,7 @@ def find_unusual(database: Database, bundles: Bundles) -> Iterator[str]:
     for path, picture in read_pictures(database):
         sha256 = picture["sha256Hash"]
         if not bundles.has(sha256):
-            yield f"{path}: its picture {sha256} is not in {bundles.name}, and is not shown."
+            yield f"{path}: its picture {sha256} is not in {bundles.name}, so it is not shown."
 
 
 VERSIONS_OF_WIDGET = "SELECT * FROM version WHERE widget_id = :id"

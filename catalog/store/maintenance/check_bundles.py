@@ -29,7 +29,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
         except BundleError as error:
             yield (
                 f"Compressed bundle {sha256}{GZIP_SUFFIX} in {bundles.name}: {error}; delete it, "
-                "and the next request writes it again."
+                "and the next request creates it again."
             )
     for *columns, path in read_rows(database, STORED_BUNDLES):
         bundle = StoredBundle(*columns)
@@ -37,7 +37,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
         if path.removesuffix(f"?sha256={bundle.sha256}") != bundle_path(bundle):
             yield f"{version}: bundle_path is {quoted(path)}, but its bundle is not served there."
         if bundle.sha256 in wrong:
-            yield f"{version}: its bundle {bundle.sha256} has the wrong bytes."
+            yield f"{version}: its bundle {bundle.sha256} has the wrong content."
         elif not bundles.has(bundle.sha256, bundle.size):
             yield (
                 f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
@@ -46,7 +46,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
     for widget, picture in read_pictures(database):
         sha256 = picture["sha256Hash"]
         if sha256 not in wrong and bundles.has(sha256) and not bundles.has_picture(picture):
-            yield f"{widget}: {sha256} is not the picture that it describes, and is not shown."
+            yield f"{widget}: the file {sha256} does not match its picture, so it is not shown."
 
 
 EXTERNAL_BUNDLES = """
@@ -63,8 +63,8 @@ def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
         bundle = StoredBundle(*columns)
         if url == f"{base_url}{bundle_path(bundle)}":
             yield (
-                f"{bundle.scope}/{bundle.name}: version {bundle.version}: its bundleUrl names this "
-                f"catalog, which does not store its bundle {bundle.sha256}."
+                f"{bundle.scope}/{bundle.name}: version {bundle.version}: its bundleUrl points to "
+                f"this catalog, which does not store its bundle {bundle.sha256}."
             )
 
 

@@ -53,8 +53,8 @@ def check_is_local(widget: sqlite3.Row) -> None:
     if widget["source"]:
         name = WidgetName(widget["scope"], widget["name"])
         raise ConflictError(
-            f"{name} is a copy from {widget['source']}; exclude it from the mirror first, beside "
-            f"its other options: widget-catalog mirror {widget['source']} --exclude {name}"
+            f"{name} is a copy from {widget['source']}; exclude it first, in addition to the "
+            f"mirror's other options: widget-catalog mirror {widget['source']} --exclude {name}"
         )
 
 

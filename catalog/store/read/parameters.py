@@ -54,7 +54,9 @@ def parse_compat_sdk(value: str | None) -> str | None:
 def require_compat_sdk(value: str | None) -> str:
     """Return compatSdk for a route that requires it; raise ParameterError."""
     if value is None:
-        raise ParameterError("compatSdk is missing: the SDK of the dashboard, such as 1.4.0.")
+        raise ParameterError(
+            "compatSdk is missing: send the SDK version of the dashboard, such as 1.4.0."
+        )
     parse_compat_sdk(value)
     return value
 
@@ -65,7 +67,7 @@ def check_repeated(name: str, values: Sequence[object], maximum: int) -> None:
         raise ParameterError(f"{name} must be given 1 to {maximum} times, not {len(values)}.")
     if len(set(values)) < len(values):
         repeated = next(each for each in values if values.count(each) > 1)
-        raise ParameterError(f"{name} has {quoted(str(repeated))} more than once.")
+        raise ParameterError(f"{name} contains {quoted(str(repeated))} more than once.")
 
 
 def parse_before(value: str | None) -> str | None:

@@ -24,16 +24,16 @@ def find_order_warnings(
     latest = available[0]
     if latest["published_at"] > version["published_at"]:
         yield (
-            f"{target.widget}@{latest['version']} has the publishedAt {latest['published_at']}, in "
-            "the future, and stays the latest version until then"
+            f"{target.widget}@{latest['version']} has a publishedAt in the future, "
+            f"{latest['published_at']}, and stays the latest version until then"
         )
         return
     highest = max(available, key=itemgetter("precedence"))
     if highest["precedence"] <= version["precedence"]:
         return
     yield (
-        f"{highest['version']} is higher; dashboards now get {target.version}, because the latest "
-        "is the one published last"
+        f"{highest['version']} is higher, but dashboards now get {target.version}, because the "
+        "latest version is the one published last"
     )
     if highest is latest and _admits_more(highest["sdk_version"], version["sdk_version"]):
         yield (

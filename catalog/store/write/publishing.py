@@ -202,14 +202,14 @@ def find_published(
     if not rows:
         if transaction.read(DELETED_WITH_OTHER_BYTES, version):
             raise ConflictError(
-                f"{target} was published with another bundle and deleted; clients may have that "
-                "one cached, so publish this one as a new version."
+                f"{target} was published with a different bundle and deleted; clients may "
+                "have cached that bundle, so publish this one as a new version."
             )
         return None
     differences = _find_differences(rows[0], document.versions[0], compare_url=compare_url)
     if differences:
         raise ConflictError(
-            f"{target} is published already with a different {', '.join(differences)}; "
+            f"{target} is already published with a different {', '.join(differences)}; "
             "publish the change as a new version."
         )
     return rows[0]

@@ -36,8 +36,8 @@ def create_token(
     def add(transaction: Transaction) -> None:
         if existing := find_by_name(transaction.read, name):
             raise ChangeError(
-                f"There is a token {quoted(name)} already, and it is {existing.status(now())}; "
-                "a name is used once."
+                f"A token named {quoted(name)} already exists and is "
+                f"{existing.status(now())}; token names cannot be reused."
             )
         transaction.execute(ADD_ROW, values)
         transaction.record("create token", after=describe_token(token))
@@ -99,7 +99,7 @@ def rotate_token(
     def rotate(transaction: Transaction) -> Token:
         old = get_token(transaction.read, name)
         if old.revoked_at is not None:
-            raise ChangeError(f"The token {quoted(name)} is revoked; create another one.")
+            raise ChangeError(f"The token {quoted(name)} is revoked; create a new one.")
         previous_end = overlap_end and min(overlap_end, old.expires_at or overlap_end)
         token = old._replace(
             id=id_,

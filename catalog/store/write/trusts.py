@@ -27,7 +27,9 @@ def add_trust(database: Database, actor: Actor, trust: Trust) -> None:
 
     def add(transaction: Transaction) -> None:
         if find_trust(transaction.read, trust.name):
-            raise ChangeError(f"There is a trust {quoted(trust.name)} already; remove it first.")
+            raise ChangeError(
+                f"A trust named {quoted(trust.name)} already exists; remove it first."
+            )
         transaction.execute(ADD_TRUST, values)
         transaction.record("add trust", after=describe_trust(trust))
 
@@ -89,7 +91,7 @@ def issue_short_token(
 
     def issue(transaction: Transaction) -> None:
         if transaction.read(FIND_USED, {"hash": id_token.signed_hash}):
-            raise IdTokenError("The id token was used before; it is accepted once.")
+            raise IdTokenError("The id token was already used; it is accepted only once.")
         # This counts as a change of content: if two nodes of a cluster get the same id token, the
         # second one reads again.
         transaction.execute(REMOVE_EXPIRED, {"now": values["created_at"]})

@@ -26,6 +26,6 @@ class WriteBudget:
         self._left -= sum(sizes) + sizes[-1] + 2 * ROW_BYTES
         if self._left < 0:
             raise ChangeError(
-                f"The change would write more than {MAX_WRITTEN_BYTES} bytes, for which installs "
-                "would have to wait. Name fewer versions at once, or use a shorter text."
+                f"The change would write more than {MAX_WRITTEN_BYTES} bytes, and installs would "
+                "have to wait for it. Name fewer versions at once, or use a shorter text."
             )

@@ -119,7 +119,7 @@ class Cluster(NodeFile):
                 if GUARD_ERROR not in str(error):
                     raise
                 self._wait_for(self.node.leader_revision(), APPLY_TIMEOUT)
-        raise DatabaseError("The catalog is changed again and again; try again.")
+        raise DatabaseError("Other writers keep changing the catalog; try again later.")
 
     def execute(self, sql: str, values: Values) -> int:
         """Run one statement that writes and commits; return the number of rows that it changed."""
@@ -147,10 +147,10 @@ class Cluster(NodeFile):
             except NotDoneError as error:
                 if time.monotonic() > last_retry:
                     self._has_leader = False
-                    raise NotDoneError(f"The cluster cannot be written now: {error}") from error
+                    raise NotDoneError(f"Cannot write to the cluster: {error}") from error
                 time.sleep(RETRY_INTERVAL)
             except OutcomeUnknownError as error:
-                message = f"It is not known whether the write was done: {error}"
+                message = f"The outcome of the write is unknown: {error}"
                 raise OutcomeUnknownError(message) from error
             else:
                 self._has_leader = True
@@ -243,12 +243,12 @@ class Cluster(NodeFile):
         if not self.deadline.may_wait:
             raise WouldBlock
         if not self._wait_for(self.node.leader_revision(), CHECK_TIMEOUT):
-            raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
+            raise ReplicaBehindError(f"{self.name} is behind the leader.")
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
         """Create the catalog in the empty cluster, with the content that the function adds."""
         if self.exists():
-            raise DatabaseError(f"{self.name} exists already.")
+            raise DatabaseError(f"{self.name} already exists.")
         with scratch_directory(self.scratch_parent) as directory:
             new = Database(directory / "catalog.db")
             new.create(fill)
@@ -261,7 +261,9 @@ class Cluster(NodeFile):
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
             if find_revision(copy) != self.node.leader_revision():
-                raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
+                raise DatabaseError(
+                    f"{self.name} lacks recent writes. Run the command on another node."
+                )
             copy.execute("BEGIN")
             rebuild_tables(copy)
             copy.execute("COMMIT")
@@ -287,11 +289,11 @@ class Cluster(NodeFile):
         content = source.serialize()
         if len(content) > MAX_LOADED:
             raise DatabaseError(
-                f"The catalog has {len(content)} bytes, and a cluster loads at most {MAX_LOADED}. "
+                f"The catalog has {len(content)} bytes, but a cluster loads at most {MAX_LOADED}. "
                 "Start one new node, load the file with /boot, and let the others join it: see "
                 "docs/operate/cluster.md."
             )
         revision = find_revision(source)
         self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))
         if revision and not self._wait_for(revision, COMMAND_TIMEOUT):
-            raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")
+            raise DatabaseError(f"The cluster has loaded the catalog, but {self.name} is behind.")

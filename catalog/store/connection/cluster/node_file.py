@@ -69,7 +69,7 @@ class NodeFile(Database):
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
         if version < SCHEMA_VERSION:
             raise DatabaseError(
-                f"{self.name} has schema version {version}, and this release needs "
+                f"{self.name} has schema version {version}, but this release needs "
                 f"{SCHEMA_VERSION}. Stop all services of the cluster, run the command migrate "
                 "once, and start them again."
             )

@@ -137,7 +137,7 @@ class Node:
             raise OutcomeUnknownError(f"{self.url} did not respond.") from error
         if response.status == 401:
             raise DatabaseError(
-                f"{self.url} refuses the user name or password in CATALOG_RQLITE_AUTH."
+                f"{self.url} rejected the user name or password in CATALOG_RQLITE_AUTH."
             )
         return response
 
@@ -158,7 +158,7 @@ class Node:
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            message = "did not respond as rqlite does; CATALOG_RQLITE must be the URL of a node"
+            message = "did not respond like rqlite; CATALOG_RQLITE must be the URL of a node"
             raise kind(f"{self.url} {message}.") from error
 
 

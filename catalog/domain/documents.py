@@ -72,8 +72,9 @@ class DocumentError(ValueError):
 
 def parse_json(content: bytes) -> object:
     """Return the JSON value in UTF-8; raise ValueError, or RecursionError if nested too deeply."""
-    separators = sum(map(content.count, (b",", b"[", b"{")))
-    if separators > MAX_JSON_SEPARATORS:
+    # Counting takes time, and a short text has fewer.
+    is_long = len(content) > MAX_JSON_SEPARATORS
+    if is_long and sum(map(content.count, (b",", b"[", b"{"))) > MAX_JSON_SEPARATORS:
         raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])
     # RFC 8259 allows parsers to ignore a byte order mark.
     return json.loads(content.decode("utf-8-sig"))
@@ -137,7 +138,7 @@ ABOUT_KEYS = tuple(field.key for field in ABOUT_FIELDS)
 
 def check_document(document: object) -> Document:
     """Return the rows of a widget document; raise DocumentError with its problems."""
-    if not isinstance(document, Mapping) or not isinstance(document.get("widget"), Mapping):
+    if not isinstance(document, dict) or not isinstance(document.get("widget"), dict):
         raise DocumentError(['must be an object {"widget": {...}, "versions": [...]}'])
     entries = document.get("versions")
     if entries is None:
@@ -163,15 +164,14 @@ def check_document(document: object) -> Document:
         raise DocumentError(problems[:MAX_PROBLEMS])
 
     widget["has_download_count"] = "downloadCount" in document["widget"]
-    widget["default_created_at"] = min(
-        (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
-    )
+    oldest = min((row["published_at"] for row in versions), default=None)
+    widget["default_created_at"] = oldest or format_timestamp(datetime.now(UTC))
     return Document(widget, versions, list(version_warnings(versions)), about)
 
 
 def check_about(value: object, problems: list[str]) -> Row | None:
     """Return the columns of the table about, and add the problems of its fields."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _check_fields(value, ABOUT_FIELDS, "", problems)
     if value is not None:
         problems.append(f"about must be an object, not {quoted(value)}")
@@ -224,7 +224,7 @@ def _check_fields(
 
 
 def _check_version_entry(entry: object, widget: Row, index: int, problems: list[str]) -> Row:
-    if not isinstance(entry, Mapping):
+    if not isinstance(entry, dict):
         problems.append(f"versions[{index}] must be an object, not {quoted(entry)}")
         return {}
     version = entry.get("version")

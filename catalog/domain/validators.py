@@ -6,7 +6,6 @@ Each validator returns the value to store, or raises NotAllowedError.
 import json
 import math
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import ip_address
@@ -35,6 +34,8 @@ PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
 # Other ETags cannot be stored, or sent back in a header.
 ETAG = re.compile("[ -~]{1,1024}")
+# fromisoformat() accepts any character between date and time.
+DATE_AND_TIME = re.compile("[0-9][Tt ][0-9]")
 # Times of this form are stored unchanged.
 STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
@@ -127,9 +128,9 @@ def check_number(value: object) -> int | str:
 def check_timestamp(value: object) -> str:
     """An ISO 8601 time with an offset; returned in UTC, in the form of JavaScript's toISOString."""
     try:
-        # fromisoformat() accepts any character between date and time, but not a lower-case z.
-        if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
+        if not isinstance(value, str) or not DATE_AND_TIME.search(value):
             raise ValueError
+        # fromisoformat() does not accept a lower-case z.
         moment = datetime.fromisoformat(value.upper())
         if STORED_TIMESTAMP.fullmatch(value):
             return value
@@ -221,7 +222,7 @@ def check_sha256(value: object) -> str:
 def check_grid_size(value: object) -> tuple[int, int]:
     """A width and a height, in cells of the grid."""
     try:
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return check_whole_number(value.get("w")), check_whole_number(value.get("h"))
         raise ValueError
     except ValueError:
@@ -232,9 +233,10 @@ def check_permissions(value: object) -> str:
     """A short array of short strings; returned as JSON text."""
     try:
         if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
-            return _json_array(tuple(map(_check_permission, value)))
+            return _permissions_json(tuple(value))
         raise ValueError
-    except ValueError:
+    # An array or object in the array is not hashable.
+    except (TypeError, ValueError):
         raise NotAllowedError(
             f"an array of at most {MAX_PERMISSIONS} strings "
             f"of at most {MAX_PERMISSION_LENGTH} characters"
@@ -243,8 +245,8 @@ def check_permissions(value: object) -> str:
 
 # Most versions have one of a few lists, so the results are cached.
 @lru_cache(maxsize=256)
-def _json_array(texts: tuple[str, ...]) -> str:
-    return json.dumps(texts, ensure_ascii=False)
+def _permissions_json(values: tuple[object, ...]) -> str:
+    return json.dumps([*map(_check_permission, values)], ensure_ascii=False)
 
 
 def _check_permission(value: object) -> str:

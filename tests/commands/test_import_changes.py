@@ -28,7 +28,7 @@ from flask import Flask
 
 from app import create_app
 from catalog.domain.documents import check_document
-from catalog.files.checked_documents import check_files
+from catalog.files.checked_documents import BATCH_SIZE, check_files
 from catalog.store.connection.transaction import Actor
 from catalog.store.write.imports import import_documents
 
@@ -262,7 +262,9 @@ def test_killed_import_leaves_complete_widgets_and_completes_when_it_runs_again(
 ) -> None:
     app = app_with(CLOCK, document("lab/old", version()))
     app.extensions["database"].close()
-    many = [document(f"acme/w{n:03}", version(), version("2.0.0")) for n in range(250)]
+    # The first two batches are written.
+    first, total = 2 * BATCH_SIZE, 2 * BATCH_SIZE + 50
+    many = [document(f"acme/w{n:03}", version(), version("2.0.0")) for n in range(total)]
     file = write_file(app, *many)
     process = start_command(
         app.config["DATABASE"],
@@ -273,17 +275,18 @@ def test_killed_import_leaves_complete_widgets_and_completes_when_it_runs_again(
     assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == -signal.SIGKILL
     both = ["2.0.0", "1.0.0"]
-    written = {f"acme/w{n:03}": both for n in range(200)}
+    written = {f"acme/w{n:03}": both for n in range(first)}
     stored = {"acme/clock": both, **written, "lab/old": ["1.0.0"]}
     assert {path: sorted(each)[::-1] for path, each in versions_by_widget(app).items()} == stored
     entries = json.loads(run(app, "log", "--json").stdout)
-    assert [each["after"] for each in entries] == [{"widgets": 250, "versions": 500}]
+    assert [each["after"] for each in entries] == [{"widgets": total, "versions": 2 * total}]
 
     assert import_(app, *many, "--prune", "--yes") == [
-        "Imported 250 widgets and 500 versions: 50 added, 0 changed, 200 unchanged.",
+        f"Imported {total} widgets and {2 * total} versions: 50 added, 0 changed, "
+        f"{first} unchanged.",
         "Removed 2 widgets and 0 versions of the others.",
     ]
-    assert list(versions_by_widget(app)) == [f"acme/w{n:03}" for n in range(250)]
+    assert list(versions_by_widget(app)) == [f"acme/w{n:03}" for n in range(total)]
     assert run(app, "check").exit_code == 0
 
 
@@ -291,7 +294,8 @@ def test_killed_import_with_prune_has_removed_nothing(app_with: AppWith, limits:
     app = app_with(CLOCK, document("lab/old", version()))
     app.extensions["database"].close()
     # acme/clock, in the first batch, lacks a version.
-    many = [document("acme/clock", version()), *(document(f"acme/w{n}") for n in range(250))]
+    others = [document(f"acme/w{n}") for n in range(2 * BATCH_SIZE)]
+    many = [document("acme/clock", version()), *others]
     process = start_command(
         app.config["DATABASE"],
         *("import", "--prune", "--yes", write_file(app, *many)),
@@ -358,7 +362,7 @@ def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith
         statuses.append(service.test_client().post("/api/v1/widgets/acme/clock").status_code)
 
     # Its own count is lower than the one that installs have reached.
-    many = [document(f"acme/w{n}") for n in range(250)]
+    many = [document(f"acme/w{n}") for n in range(2 * BATCH_SIZE)]
     many.append(document("acme/clock", downloadCount=1))
     with write_file(app, *many).open("rb") as file, TemporaryFile() as spool:
         checked = check_files([file], spool, check_document, lambda batch, size: None)

@@ -25,11 +25,9 @@ class Actor(NamedTuple):
     name: str
 
 
-# execute_many() requires SELECT and WHERE true: on a cluster, a SELECT reads the rows from a JSON
-# array.
 RECORD = """
 INSERT INTO audit (at, kind, actor, action, scope, name, version, before, after)
-SELECT :at, :kind, :actor, :action, :scope, :name, :version, :before, :after WHERE true
+VALUES (:at, :kind, :actor, :action, :scope, :name, :version, :before, :after)
 """
 
 
@@ -52,7 +50,7 @@ class Transaction:
         self.execute_many(sql, [values or {}])
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Run a statement that writes for each row; an INSERT must have SELECT and WHERE true."""
+        """Run a statement that writes for each row; the VALUES of an INSERT end a line."""
         self._is_changed = True
         self._connection.executemany(sql, rows)
 

@@ -19,8 +19,8 @@ NOTHING: Row = dict.fromkeys(ABOUT_KEYS)
 COLUMNS = (*ABOUT_KEYS, "folded_keywords")
 PUT_ABOUT = f"""
 INSERT INTO about (widget_id, {", ".join(COLUMNS)})
-SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    {", ".join(f":{key}" for key in COLUMNS)} WHERE true
+VALUES ((SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    {", ".join(f":{key}" for key in COLUMNS)})
 ON CONFLICT (widget_id) DO UPDATE
 SET ({", ".join(COLUMNS)}) = ({", ".join(f"excluded.{key}" for key in COLUMNS)})
 """

@@ -46,7 +46,7 @@ def _column_list(names: Iterable[str], prefix: str = "") -> str:
 
 PUT_WIDGET = f"""
 INSERT INTO widget ({_column_list(WIDGET_COLUMNS)}, download_count)
-SELECT {_column_list(WIDGET_COLUMNS, ":")}, :download_count WHERE true
+VALUES ({_column_list(WIDGET_COLUMNS, ":")}, :download_count)
 ON CONFLICT (scope, name) DO UPDATE
 SET ({_column_list(WIDGET_COLUMNS[2:])}) = ({_column_list(WIDGET_COLUMNS[2:], "excluded.")})
 """
@@ -61,8 +61,8 @@ WHERE scope = :scope AND name = :name
 # If the bytes change, the stored bundle is no longer the version's bundle.
 PUT_VERSION = f"""
 INSERT INTO version (widget_id, {_column_list(VERSION_COLUMNS)})
-SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    {_column_list(VERSION_COLUMNS, ":")} WHERE true
+VALUES ((SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    {_column_list(VERSION_COLUMNS, ":")})
 ON CONFLICT (widget_id, version) DO UPDATE
 SET ({_column_list(VERSION_COLUMNS[1:])}) = ({_column_list(VERSION_COLUMNS[1:], "excluded.")}),
     bundle_path = iif(

@@ -14,8 +14,8 @@ from .moderation import REMOVABLE_WIDGETS, record_listing, remove_widgets
 
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
-SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    :source, :etag, :upstream_count, :gone WHERE true
+VALUES ((SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    :source, :etag, :upstream_count, :gone)
 ON CONFLICT (widget_id) DO UPDATE
 SET (source, etag, upstream_count, gone)
     = (excluded.source, excluded.etag, excluded.upstream_count, excluded.gone)
@@ -190,7 +190,7 @@ class RememberedRun(NamedTuple):
 
 REMEMBER_RUN = """
 INSERT INTO upstream (source, options, token, refreshed_at, last_error, held_back)
-SELECT :source, :options, :position, :refreshed_at, :error, :held_back WHERE true
+VALUES (:source, :options, :position, :refreshed_at, :error, :held_back)
 ON CONFLICT (source) DO UPDATE SET
     (options, token, last_error, held_back)
         = (excluded.options, excluded.token, excluded.last_error, excluded.held_back),

@@ -9,6 +9,7 @@ from ...schema.schema import Statement
 from ..transaction import Actor, Transaction, Values
 
 PARAMETER = re.compile(r":(\w+)")
+ROW = re.compile(r"VALUES \((.+?)\)\n", re.DOTALL)
 
 
 class CollectedTransaction(Transaction):
@@ -31,8 +32,8 @@ class CollectedTransaction(Transaction):
         """
         self._is_changed = True
         rows = list(rows)
-        if len(rows) > 1 and "WHERE true" in sql:
+        if len(rows) > 1 and ROW.search(sql):
             sql = PARAMETER.sub(r"json_extract(value, '$.\1')", sql)
-            sql = sql.replace("WHERE true", "FROM json_each(:rows) WHERE true")
+            sql = ROW.sub(r"SELECT \1 FROM json_each(:rows) WHERE true\n", sql)
             rows = [{"rows": json.dumps(rows, ensure_ascii=False)}]
         self.statements += [(sql, values) for values in rows]

@@ -197,7 +197,7 @@ def error_response(error: HTTPException) -> Response:
     if isinstance(error, MethodNotAllowed):
         methods = in_order(error.valid_methods or [])
         error = MethodNotAllowed(
-            methods, f"This path takes {', '.join(methods)}, not {quoted(request.method)}."
+            methods, f"This path supports {', '.join(methods)}, not {quoted(request.method)}."
         )
     response = Response(headers=error.get_headers(), status=error.code)
     description = error.description or ""

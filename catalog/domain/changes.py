@@ -93,8 +93,8 @@ class TooLargeError(ConflictError):
         # The widget as scope/name, and the rest of the sentence without its full stop.
         self.path = path
         self.reason = (
-            f"is too large, with {versions} versions of {size} bytes as JSON; a widget may have "
-            f"{MAX_VERSIONS} versions of {MAX_DOCUMENT_BYTES} bytes"
+            f"is too large, with {versions} versions of {size} bytes as JSON; at most "
+            f"{MAX_VERSIONS} versions and {MAX_DOCUMENT_BYTES} bytes are allowed"
         )
         super().__init__(f"{self.path} {self.reason}.")
 

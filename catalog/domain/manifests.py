@@ -38,7 +38,7 @@ def check_keys(manifest: object) -> Mapping[str, object]:
         raise DocumentError(
             [
                 f"The manifest has {', '.join(map(quoted, unknown))}; "
-                f"a manifest may have {', '.join(MANIFEST_KEYS)}."
+                f"allowed keys are {', '.join(MANIFEST_KEYS)}."
             ]
         )
     return manifest

@@ -56,7 +56,7 @@ class ChunkedDecoder:
         length = end - start
         if length > self._allowance or length > MAX_FRAMING:
             raise MalformedRequestError(
-                f"its chunk sizes and trailers exceed the body by {MAX_FRAMING} bytes"
+                f"its chunk sizes and trailers exceed the body by over {MAX_FRAMING} bytes"
             )
         is_wrong_end = not self._chunk_end.startswith(data[start:line_start])
         if found < 0 and not is_wrong_end:
@@ -67,7 +67,7 @@ class ChunkedDecoder:
         self._allowance -= length
         if self._in_trailers:
             if data.count(CRLF, start, end) > MAX_FIELDS + 1:
-                raise MalformedRequestError(f"there are over {MAX_FIELDS} trailers")
+                raise MalformedRequestError(f"there are more than {MAX_FIELDS} trailers")
             parse_fields(data[start + 1 : end - 2].removesuffix(CRLF))
             self.is_complete = True
             return end

@@ -42,7 +42,7 @@ MAX_QUEUED_READS = 32
 
 TOOK_TOO_LONG = HttpError("503 Service Unavailable", "The request took too long.")
 TOO_MANY_QUEUED = HttpError(
-    "503 Service Unavailable", "Too many requests of this client are waiting."
+    "503 Service Unavailable", "Too many requests from this client are waiting."
 )
 
 

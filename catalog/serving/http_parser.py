@@ -43,12 +43,13 @@ class HttpError(NamedTuple):
 
 TIMED_OUT = HttpError("408 Request Timeout", "Request timed out before it was complete.")
 LINE_TOO_LONG = HttpError(
-    "414 URI Too Long", f"Request line too long: with the headers it may have {MAX_HEAD} bytes."
+    "414 URI Too Long",
+    f"Request line too long: it must not exceed {MAX_HEAD} bytes with the headers.",
 )
 HEAD_TOO_LARGE = HttpError(
     "431 Request Header Fields Too Large",
-    f"Request headers too large: with the request line they may have {MAX_HEAD} bytes, and there "
-    f"may be {MAX_FIELDS} of them.",
+    f"Request headers too large: they must not exceed {MAX_FIELDS} fields, or {MAX_HEAD} bytes "
+    "with the request line.",
 )
 CANNOT_STORE = HttpError("503 Service Unavailable", "The upload cannot be stored now.")
 
@@ -183,7 +184,7 @@ class HttpRequest:
                 )
             if length is not None:
                 raise MalformedRequestError(
-                    "Transfer-Encoding and Content-Length exclude each other"
+                    "Transfer-Encoding and Content-Length must not be combined"
                 )
             self._chunks = ChunkedDecoder()
         elif length is not None:
@@ -207,7 +208,7 @@ class HttpRequest:
 
     def _fail_as_too_large(self) -> None:
         is_public = self.path.startswith(V1_PREFIX)
-        allowed = NO_BODY_NEEDED if is_public else f"it may have {self._max_body - 1} bytes"
+        allowed = NO_BODY_NEEDED if is_public else f"it must not exceed {self._max_body - 1} bytes"
         self.fail(HttpError("413 Request Entity Too Large", f"Request body too large: {allowed}."))
 
     def accept_body(self, file: BinaryIO, limit: int) -> None:

@@ -58,7 +58,7 @@ def split_request_line(line: bytes) -> tuple[str, bytes, str]:
     if not METHOD.fullmatch(method):
         raise MalformedRequestError("the method must be a token in upper case")
     if target.translate(None, CONTROLS) != target:
-        raise MalformedRequestError("the request line has a control character")
+        raise MalformedRequestError("the request line contains a control character")
     return method.decode("ascii"), target, version
 
 
@@ -105,7 +105,9 @@ def parse_fields(section: bytes) -> Fields:
         return {}
     lines = section.decode("latin-1").split("\r\n")
     if len(section) - len(section.translate(None, CONTROLS_BUT_TAB)) != 2 * (len(lines) - 1):
-        raise MalformedRequestError("a header line has a control character or does not end in CRLF")
+        raise MalformedRequestError(
+            "a header line contains a control character or does not end in CRLF"
+        )
     fields: Fields = {}
     for line in lines:
         name, colon, value = line.partition(":")

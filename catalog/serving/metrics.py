@@ -130,9 +130,9 @@ class ServerCollector(Collector):
         )
         pools = self._loop.context.dispatcher.pools.items()
         for name, text, values in (
-            ("queued_requests", "Requests that wait.", {key: len(pool) for key, pool in pools}),
+            ("queued_requests", "Waiting requests.", {key: len(pool) for key, pool in pools}),
             ("threads", "Threads.", {key: pool.threads for key, pool in pools}),
-            ("busy_threads", "Threads at work.", {key: pool.busy for key, pool in pools}),
+            ("busy_threads", "Busy threads.", {key: pool.busy for key, pool in pools}),
         ):
             family = GaugeMetricFamily(f"{PREFIX}_pool_{name}", text, labels=("pool",))
             for key, value in values.items():
@@ -140,9 +140,9 @@ class ServerCollector(Collector):
             yield family
         yield _counter("response_cache_hits", "Responses from the cache.", cache.hits)
         yield _counter("response_cache_misses", "Responses rendered.", cache.misses)
-        yield _gauge("response_cache_size_bytes", "Memory of the cache.", cache.size())
+        yield _gauge("response_cache_size_bytes", "Memory used by the cache.", cache.size())
         lost = self._loop.context.access_log.lost_lines()
-        yield _counter("log_lines_lost", "Log lines that were not read in time.", lost)
+        yield _counter("log_lines_lost", "Log lines lost because they were not read in time.", lost)
 
 
 class DatabaseCollector(Collector):
@@ -176,12 +176,14 @@ class DatabaseCollector(Collector):
         read = self._read()
         is_readable = read is not None and not self._database.is_damaged
         is_writable = is_readable and self._database.is_writable()
-        yield _gauge("database_readable", "1 if it can be read.", is_readable)
-        yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
+        yield _gauge("database_readable", "1 if the database can be read.", is_readable)
+        yield _gauge(
+            "database_writable", "0 if the last write failed because of the database.", is_writable
+        )
         revision, widgets, versions, expiry = read or (None, None, None, None)
         text = "When the next valid token expires."
         yield _gauge("next_token_expiry_timestamp_seconds", text, expiry)
-        yield _gauge("revision", "Changes of the content.", revision)
+        yield _gauge("revision", "Number of content changes.", revision)
         yield _gauge("widgets", "Listed widgets.", widgets)
         yield _gauge("versions", "Versions of listed widgets.", versions)
         yield from self._backup_times()

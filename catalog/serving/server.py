@@ -95,9 +95,7 @@ def serve(
         handle_signals(context)
         for setting in ("CATALOG_HOST", "CATALOG_PORT"):
             if passed and setting in os.environ:
-                logger.warning(
-                    "%s is ignored: the socket unit of systemd has the address.", setting
-                )
+                logger.warning("%s is ignored: the systemd socket unit sets the address.", setting)
         name = app.config["HOST"]
         listeners = [Listener(each, name=name, is_passed=bool(passed)) for each in bound]
         limits = ConnectionLimits(
@@ -150,7 +148,7 @@ def stop_if_gone(context: Context, database: Database) -> None:
         database.check_in_place()
     except DatabaseGoneError as error:
         if not context.has_failed:
-            logger.error("%s The service must be started again.", error)
+            logger.error("%s The service must be restarted.", error)
         context.has_failed = context.is_stopping = True
 
 

@@ -21,7 +21,7 @@ from .parameters import read_parameters
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
-TOO_LONG = "The list is too long: it may have 256 kB."
+TOO_LONG = "The list is too long: it must not exceed 256 kB."
 TOO_MANY = "Too many long lists are being checked. Try again in a few seconds."
 # Proxies may reject a longer URL.
 MAX_ADDRESS = 6_000  # characters

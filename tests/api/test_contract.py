@@ -319,7 +319,7 @@ def test_other_method_is_405_with_the_allowed_methods(client: Client, route: Rou
         reply = client.fail(405, method, route.path)
         assert reply.get("Allow") == route.allow
         if route.path.startswith("/api/"):
-            assert f"takes {route.allow}, not '{method}'" in error_message(reply.body)
+            assert f"supports {route.allow}, not '{method}'" in error_message(reply.body)
 
 
 @each_route

@@ -399,7 +399,7 @@ def test_a_service_without_a_public_url_accepts_no_id_token(
         "/api/session", json={"idToken": issuer.sign()}, headers={"Host": "widgets.example"}
     )
     assert response.status_code == 403
-    assert "CATALOG_PUBLIC_URL, is not set" in response.json["error"]
+    assert "CATALOG_PUBLIC_URL, is unset" in response.json["error"]
 
 
 def forge(header: Any, claims: Any, signature: bytes = b"x" * 256) -> str:
@@ -445,7 +445,7 @@ def test_what_is_not_a_session_request_is_400_or_403(trusting: Flask, body: byte
 def test_an_id_token_of_100_kilobytes_is_413(trusting: Flask, issuer: Issuer) -> None:
     response = exchange(trusting, issuer.sign(padding="x" * 100_000))
     assert response.status_code == 413
-    assert response.json == {"error": "The body is too large: it may have 16384 bytes."}
+    assert response.json == {"error": "The body is too large: it must not exceed 16384 bytes."}
 
 
 def test_an_id_token_with_a_thousand_claims_is_accepted(trusting: Flask, issuer: Issuer) -> None:

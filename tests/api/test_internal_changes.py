@@ -99,7 +99,7 @@ def test_a_dry_run_shows_the_document_and_stores_nothing(app: Flask, send: Send)
 
 # What a manifest must have is tested with the command publish.
 PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
-    "no manifest": (f"--{BOUNDARY}--\r\n".encode(), 400, "no part manifest"),
+    "no manifest": (f"--{BOUNDARY}--\r\n".encode(), 400, "no part named manifest"),
     "cut off": (form(manifest(number="2.0.0"))[:-10], 400, "not complete"),
     "not JSON": (form(manifest()).replace(b'{"scope"', b"[scope"), 400, "The manifest is not JSON"),
     "a compressed bundle": (
@@ -130,7 +130,7 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "a large manifest": (
         form(manifest(number="2.0.0", releaseNotes="x" * 300_000)),
         413,
-        "may have 262144 bytes",
+        "must not exceed 262144 bytes",
     ),
 }
 

@@ -182,7 +182,7 @@ def test_a_port_is_ignored_with_a_warning_and_sighup_stops_the_service_in_order(
     machine.run("systemctl restart widget-catalog && cp -a /root/env /etc/widget-catalog.env")
     machine.run("curl --silent --fail http://127.0.0.1:8080/api/health")
     log = machine.run("journalctl --no-pager --unit widget-catalog")
-    assert "CATALOG_PORT is ignored: the socket unit of systemd has the address." in log
+    assert "CATALOG_PORT is ignored: the systemd socket unit sets the address." in log
     machine.run("systemctl kill --signal HUP widget-catalog.service")
     # The next connection starts it again.
     machine.run("curl --silent --fail --retry 5 http://127.0.0.1:8080/api/health")

@@ -413,7 +413,7 @@ def test_reads_beyond_32_that_wait_are_503_for_their_client_only(
         refused = send_as(1, "/api/v1/widgets/search?q=map").getresponse()
         assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
         assert json.loads(refused.read()) == {
-            "error": "Too many requests of this client are waiting."
+            "error": "Too many requests from this client are waiting."
         }
         slow_search.release()
         # While 32 wait, the quick thread may already handle another one.

@@ -44,7 +44,7 @@ def test_a_large_id_token_is_accepted_and_a_larger_one_is_413(
         response, content = server.request("GET", "/api/session", **bearer(session["token"]))
         assert (response.status, json.loads(content)["trust"]) == (200, "ci")
         status, refusal = exchange(server, issuer.sign(padding="x" * 100_000))
-        message = "Request body too large: it may have 16384 bytes."
+        message = "Request body too large: it must not exceed 16384 bytes."
         assert (status, refusal) == (413, {"error": message})
 
 

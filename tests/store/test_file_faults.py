@@ -152,7 +152,7 @@ def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_insta
         (line,) = errors.splitlines()
         assert line.endswith(
             f" ERROR {catalog}{gone} was removed or replaced while it was open. The service must be"
-            " started again."
+            " restarted."
         )
     assert_sound(opened, acknowledged)
 
@@ -297,7 +297,7 @@ def test_request_in_flight_gets_its_response_when_the_file_is_gone(
         remove_wal(catalog)
         # The service has noticed it.
         assert server.process.stderr is not None
-        assert server.process.stderr.readline().endswith("must be started again.\n")
+        assert server.process.stderr.readline().endswith("must be restarted.\n")
         client.sendall(b"Host: localhost\r\n\r\n")
         head = client.recv(4096).decode()
         assert head.startswith("HTTP/1.1 200 ")

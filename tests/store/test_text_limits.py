@@ -82,7 +82,7 @@ SIZES = {
 @pytest.mark.parametrize(("value", "status"), SIZES.values(), ids=SIZES)
 def test_document_has_at_most_16_mib(app_with: AppWith, value: Json, status: int) -> None:
     result = run(app_with(), "import", "-", stdin=json.dumps(value))
-    assert (result.exit_code, "may have 10000 versions of 16777216" in result.stderr) == (
+    assert (result.exit_code, "at most 10000 versions and 16777216 bytes" in result.stderr) == (
         status,
         status == 1,
     )
@@ -155,7 +155,7 @@ def test_widget_that_is_full_accepts_no_version(app_with: AppWith) -> None:
     assert put(app, releaseNotes=notes).status_code == 201
     response = put(app, "2.1.0", releaseNotes=notes)
     assert response.status_code == 409
-    assert "a widget may have 10000 versions of 16777216 bytes" in response.json["error"]
+    assert "at most 10000 versions and 16777216 bytes are allowed" in response.json["error"]
 
 
 def test_stored_text_beyond_the_limit_is_served_and_named_by_check(app: Flask) -> None:

@@ -20,7 +20,7 @@ from catalog.store.schema.derived import raise_if_too_large
 
 AppWith = Callable[..., Flask]
 CLOCK = "/api/widgets/acme/clock"
-ALLOWED = "a widget may have 10000 versions of 16777216 bytes"
+ALLOWED = "at most 10000 versions and 16777216 bytes are allowed"
 
 
 def versions(count: int, major: int = 1, **fields: object) -> list[Json]:

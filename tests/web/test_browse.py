@@ -582,7 +582,10 @@ def test_heading_says_the_filter(demo: FlaskClient, query: str, heading: str) ->
 
 def test_sentence_under_the_heading_says_what_this_is(demo: FlaskClient) -> None:
     page = demo.get("/").text
-    assert status(page) == "33 widgets for your dashboard. Pick your SDK to see what runs."
+    assert (
+        status(page)
+        == "33 widgets for your dashboard. Enter your SDK version to see which of them run on it."
+    )
     assert status(demo.get("/?page=2").text) == "33 widgets, page 2 of 2"
 
 

@@ -42,7 +42,10 @@ def test_typing_updates_the_results_and_keeps_focus_and_history(
     assert page.evaluate("document.activeElement.selectionStart") == len("rain radar")
     # The whole text is one history entry.
     page.go_back()
-    expect_status(page, "33 widgets for your dashboard. Pick your SDK to see what runs.")
+    expect_status(
+        page,
+        "33 widgets for your dashboard. Enter your SDK version to see which of them run on it.",
+    )
     assert (page.url, field.input_value()) == (f"{server.url}/", "")
     page.go_forward()
     expect_status(page, "1 widget")

@@ -217,7 +217,7 @@ def test_long_list_is_received_up_to_its_limit(server: Server) -> None:
     lines = [f"acme/none-{number}@1.0.0" for number in range(9_000)]
     for comment, status, text in (
         ("", 200, "These are the first 100 of 9,000 versions."),
-        ("#" + "x" * 100_000, 400, "The list is too long: it may have 256 kB."),
+        ("#" + "x" * 100_000, 400, "The list is too long: it must not exceed 256 kB."),
     ):
         fields = {"installed": "\n".join([*lines, comment]), "compatSdk": "1.4.0"}
         body = urlencode(fields, safe="/@").encode()

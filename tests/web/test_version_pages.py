@@ -148,7 +148,7 @@ def test_version_says_whether_it_runs_on_the_sdk(
 def test_unreadable_range_is_no_requirement(client_with: ClientWith) -> None:
     client = client_with(document("acme/clock", version(sdkVersion="soon")))
     page = client.get(f"{CLOCK}/1.0.0?compatSdk=1.4.0").text
-    reason = "(it does not say in a readable way which SDK it needs)"
+    reason = "(its SDK range is not readable)"
     assert element(page, class_="banner").text == (
         f"Does not run on SDK 1.4.0 {reason}. No version runs on it."
     )

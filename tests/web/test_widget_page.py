@@ -73,7 +73,7 @@ def test_page_without_an_sdk_shows_the_latest_version(demo: FlaskClient) -> None
     ("sdk_range", "reason"),
     [
         ("^2.1.0", "needs ^2.1.0"),
-        ("two", "it does not say in a readable way which SDK it needs"),
+        ("two", "its SDK range is not readable"),
     ],
 )
 def test_widget_that_does_not_run_on_the_sdk_says_why_and_has_no_button(

@@ -55,7 +55,7 @@ def check_body_accepted(limit: int, subject: str) -> None:
 
 def abort_too_large(limit: int, subject: str) -> NoReturn:
     """Respond 413 with a message that states the limit."""
-    raise RequestEntityTooLarge(f"The body is too large: {subject} may have {limit} bytes.")
+    raise RequestEntityTooLarge(f"The body is too large: {subject} must not exceed {limit} bytes.")
 
 
 def read_object(keys: set[str]) -> Json:
@@ -71,7 +71,7 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
         abort(400, f"{subject} must be one JSON object.")
     if unknown := value.keys() - keys:
         names = ", ".join(sorted(map(quoted, unknown)))
-        allowed = f"it may have {', '.join(sorted(keys))}" if keys else "it must be empty"
+        allowed = f"allowed keys are {', '.join(sorted(keys))}" if keys else "it must be empty"
         abort(400, f"{subject} has {names}; {allowed}.")
     return value
 
@@ -173,7 +173,7 @@ def read_version() -> Iterator[UploadedVersion]:
         bundle = received.pop(BUNDLE, None)
         small = {name: read_part(received, name, VERSION_PARTS[name]) for name in received}
         if not small.get("manifest"):
-            abort(400, "The form has no part manifest.")
+            abort(400, "The form has no part named manifest.")
         manifest = parse_part(small.pop("manifest"), "The manifest")
         yield UploadedVersion(manifest, bundle, **small)
 
@@ -186,7 +186,7 @@ def read_part(received: dict[str, Any], name: str, limit: int) -> bytes:
     elif isinstance(content, str):
         content = content.encode()
     if len(content) > limit:
-        abort(413, f"The {name} is too large: it may have {limit} bytes.")
+        abort(413, f"The {name} is too large: it must not exceed {limit} bytes.")
     return bytes(content)
 
 

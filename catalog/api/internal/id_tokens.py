@@ -51,7 +51,7 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
     audience: str = current_app.config["PUBLIC_URL"]
     if not audience:
         raise IdTokenError(
-            "This service accepts no id tokens: their audience, CATALOG_PUBLIC_URL, is not set."
+            "This service does not accept id tokens: their audience, CATALOG_PUBLIC_URL, is unset."
         )
     try:
         # This import is local: only a catalog with a trust needs the libraries of the extra oidc.

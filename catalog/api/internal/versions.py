@@ -78,7 +78,7 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
         abort(
             400,
             f"The bundle has {uploaded.size} bytes and the SHA-256 {uploaded.sha256}, "
-            "which is not what the manifest says.",
+            "which does not match the manifest.",
         )
     return uploaded
 

@@ -15,13 +15,12 @@ import re
 import select
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from itertools import takewhile
+from functools import lru_cache
 from typing import TextIO
 
 from ..domain.messages import escape_unprintable, plural
-from ..domain.timestamps import format_timestamp, now
 from .http_parser import HttpRequest
 from .wsgi import HttpResponse
 
@@ -34,7 +33,6 @@ MAX_MESSAGE = 1_000  # characters
 # A slow reader may fall behind by about 10,000 lines.
 PIPE_BYTES = 1024 * 1024  # bytes
 
-FIELDS = ("time", "client", "method", "path", "status", "bytes", "milliseconds")
 # Matches a field that needs no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
 
@@ -49,7 +47,8 @@ class LogWriter:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._lines: list[bytes] = []
+        # Complete lines, joined as long as they fit into PIPE_BUF together.
+        self._batches: list[bytes] = []
         # The number of dropped lines that were not reported yet, and of all lines that were dropped
         # since the process started.
         self._unreported = self.lost_lines = 0
@@ -58,17 +57,23 @@ class LogWriter:
     def write(self, lines: str) -> None:
         """Queue complete lines for the next flush()."""
         with self._lock:
-            self._lines += lines.encode().splitlines(keepends=True)
+            for line in lines.encode().splitlines(keepends=True):
+                if self._batches and len(self._batches[-1]) + len(line) <= select.PIPE_BUF:
+                    self._batches[-1] += line
+                else:
+                    self._batches.append(line)
 
     def flush(self) -> None:
         """Write the lines; drop and count lines that cannot be written without waiting."""
-        if not (self._lines or self._unreported):
+        if not (self._batches or self._unreported):
             return
         with self._lock:
-            lines, self._lines = self._lines, []
+            batches, self._batches = self._batches, []
             if self._unreported and self._write(self._report()):
                 self._unreported = 0
-            lost = len(lines) - sum(1 for _ in takewhile(self._write, lines))
+            while batches and self._write(batches[0]):
+                del batches[0]
+            lost = sum(batch.count(b"\n") for batch in batches)
             self._unreported += lost
             self.lost_lines += lost
 
@@ -76,10 +81,10 @@ class LogWriter:
         lines = f"{plural(self._unreported, 'line')} {'was' if self._unreported == 1 else 'were'}"
         return f"{lines} lost: the log was not read in time.\n".encode()
 
-    def _write(self, line: bytes) -> bool:
-        """Write a line; return whether it could be written without waiting."""
+    def _write(self, batch: bytes) -> bool:
+        """Write lines; return whether they could be written without waiting."""
         try:
-            return bool(self._poll.poll(0)) and os.write(self._descriptor, line) > 0
+            return bool(self._poll.poll(0)) and os.write(self._descriptor, batch) > 0
         except OSError:
             # The reader is gone, or the disk is full.
             return False
@@ -116,15 +121,29 @@ class AccessLog:
         target = target or request.first_line.decode("latin-1")
         if not self._with_query:
             target = target.partition("?")[0]
-        words = escape_field(client), escape_field(request.method), escape_field(target)
-        values = now(), *words, status, size, round(seconds * 1000, 1)
-        fields = dict(zip(FIELDS, values, strict=True))
-        if status >= 500 and (request_id := dict(response.headers).get("X-Request-Id")):
-            fields["requestId"] = request_id
+        when, milliseconds = utc_time(time.time()), f"{seconds * 1000:.1f}"
+        client, method = escape_field(client), escape_field(request.method)
+        target = escape_field(target)
+        request_id = dict(response.headers).get("X-Request-Id") if status >= 500 else None
         if self._is_json:
-            self._write(json.dumps(fields, separators=(",", ":")) + "\n")
+            fields = {"time": when, "client": client, "method": method, "path": target}
+            numbers = {"status": status, "bytes": size, "milliseconds": float(milliseconds)}
+            end = {"requestId": request_id} if request_id else {}
+            self._write(json.dumps(fields | numbers | end, separators=(",", ":")) + "\n")
         else:
-            self._write(" ".join(map(str, fields.values())) + "\n")
+            rest = f" {request_id}" if request_id else ""
+            self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
+
+
+# Recomputed once per second.
+@lru_cache(1)
+def date_and_time(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
+def utc_time(now: float) -> str:
+    """Return the time in the format of the API."""
+    return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
 
 
 def escape_field(text: str) -> str:
@@ -143,8 +162,7 @@ class ErrorFormatter(logging.Formatter):
         self._is_json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        when = format_timestamp(datetime.fromtimestamp(record.created, UTC))
-        message = escape_unprintable(record.getMessage())
+        when, message = utc_time(record.created), escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         if not self._is_json:
             first = f"{when} {record.levelname} {message}"

@@ -41,7 +41,10 @@ def extract(commit: str) -> Checkout:
     directory, archive = WORK / "commit", WORK / "commit.tar"
     _git("archive", f"--output={archive}", name)
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.unpack_archive(archive, directory, filter="data")
+    directory.mkdir()
+    subprocess.run(
+        ["tar", "--extract", f"--file={archive}", f"--directory={directory}"], check=True
+    )
     return Checkout(name, directory)
 
 

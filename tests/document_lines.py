@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +45,9 @@ def checkout(directory: Path) -> Path:
         (directory / name).symlink_to(ROOT / name)
     environment = directory / ".venv"
     (environment / "bin").mkdir(parents=True)
-    for part in ("bin/python", "lib", "pyvenv.cfg"):
+    for part in ("bin/python", "lib"):
         (environment / part).symlink_to(Path(sys.prefix) / part)
+    shutil.copy(Path(sys.prefix) / "pyvenv.cfg", environment)
     activate = (Path(sys.prefix) / "bin" / "activate").read_text(encoding="utf-8")
     (environment / "bin" / "activate").write_text(activate.replace(sys.prefix, str(environment)))
     run_make(".venv/bin/widget-catalog", directory)

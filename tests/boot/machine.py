@@ -2,13 +2,11 @@
 
 import atexit
 import importlib.util
-import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -75,8 +73,7 @@ def install_1_0_0(directory: Path) -> None:
     directory.mkdir()
     files = ("app.py", "catalog", "schema.sql", "seed", "docs/deployment.md")
     archive = run_program("git", "archive", RELEASE_1_0_0, *files)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as content:
-        content.extractall(directory, filter="data")
+    subprocess.run(["tar", "--extract", f"--directory={directory}"], input=archive, check=True)
     create_environment(directory / ".venv")
     (directory / ".venv/bin/flask").write_text(FLASK, encoding="utf-8")
     (directory / ".venv/bin/flask").chmod(0o755)

@@ -38,11 +38,12 @@ def start_mirror(url: str, database: Path, *options: str) -> subprocess.Popen[st
     )
 
 
-# The request that kills the process, and how many widgets and bundles it may have stored by then.
-# The last six are requested only after the first batch was written.
+# The request that kills the process, and how many widgets and bundles it may have stored by then:
+# requests run in parallel, so any others may have been faster than the first one. The last six are
+# requested only after the first batch was written.
 SOME = range(6, WIDGETS)
 KILLS = {
-    detail("acme/w00"): (range(1), range(1)),
+    detail("acme/w00"): (range(WIDGETS), range(1)),
     detail("acme/w19"): (SOME, range(1)),
     "/bundles/1.0.19.js": (range(WIDGETS, WIDGETS + 1), SOME),
 }
@@ -75,10 +76,10 @@ def kill_at(path: str, upstream: FakeUpstream, database: Path) -> None:
 
     def kill(requested: str) -> None:
         if requested == path:
-            started.wait(10)
+            assert started.wait(60)
             process.kill()
             # Send no response before the process has ended.
-            process.wait(10)
+            process.wait(60)
 
     upstream.on_request = kill
     process = start_mirror(upstream.url, database, "--bundles")

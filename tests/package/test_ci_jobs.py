@@ -42,13 +42,18 @@ def issuer() -> Iterator[Issuer]:
 
 
 def prepare(tmp_path: Path) -> Path:
-    """Return a repository with a widget, and with a pip that checks its options."""
+    """Return a repository with a widget, whose environment exists already."""
     repository = checkout(tmp_path)
-    # It would need a network.
-    pip = repository / ".venv" / "bin" / "pip"
-    expected = "install --require-hashes --requirement catalog-requirements.txt"
-    pip.write_text(f'#!/bin/sh\ntest "$*" = "{expected}"\n')
-    pip.chmod(0o755)
+    programs = {
+        # It would need a network.
+        "pip": 'test "$*" = "install --require-hashes --requirement catalog-requirements.txt"',
+        # The environment links to that of the tests, which must stay as it is.
+        "python3": 'test "$*" = "-m venv .venv" || exec .venv/bin/python "$@"',
+    }
+    for name, script in programs.items():
+        program = repository / ".venv" / "bin" / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
     package = {"name": "clock", "version": "1.0.0"}
     build = "mkdir -p dist && cp clock.js dist/"
     files = {

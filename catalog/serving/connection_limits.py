@@ -104,13 +104,13 @@ class ConnectionLimits:
         groups = self._groups.get(connection, ())
         for group in groups:
             group.place(connection)
-        if phase is Phase.SENDING:
+        if phase == Phase.SENDING:
             self._unsent.add(connection)
             while (largest := self._unsent.find_surplus()) is not None:
                 self._close(largest)
         else:
             self._unsent.remove(connection)
-        if phase is Phase.CLOSED and groups:
+        if phase == Phase.CLOSED and groups:
             del self._groups[connection]
             for group in groups:
                 group.size -= 1

@@ -53,40 +53,37 @@ class Pool:
         # The number of threads, and how many of them are handling a request.
         self.threads, self.busy = threads, 0
         self._handle = handle
-        self._queue: FairQueue[Task] = FairQueue()
+        # The waiting requests.
+        self.queue: FairQueue[Task] = FairQueue()
         self._changed = threading.Condition()
         for _ in range(threads):
             # A daemon thread does not delay the end of the process.
             threading.Thread(target=self._run, daemon=True).start()
 
-    def __len__(self) -> int:
-        """Return how many requests are waiting."""
-        return len(self._queue)
-
     def add(self, task: Task) -> None:
         """Queue the request for one of the threads."""
         task.queued_at = time.monotonic()
         with self._changed:
-            self._queue.append(task)
+            self.queue.append(task)
             self._changed.notify()
 
     def count_reads(self, client: str) -> int:
         """Return how many requests of one client are waiting, not counting requests for files."""
         with self._changed:
-            line = self._queue.line(client)
+            line = self.queue.line(client)
             return sum(task.request.kind is not Kind.FILE for task in line)
 
     def clear(self) -> None:
         """Discard the waiting requests."""
         with self._changed:
-            self._queue = FairQueue()
+            self.queue = FairQueue()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._queue:
+                while not self.queue.length:
                     self._changed.wait()
-                task = self._queue.popleft()
+                task = self.queue.popleft()
                 self.busy += 1
             self._handle(task)
             with self._changed:
@@ -185,7 +182,7 @@ class Dispatcher:
         """Return whether the client already has the maximum number of waiting reads."""
         quick, long = self.pools["quick"], self.pools["long"]
         # Every request runs this check, so it takes no lock while the queues are short.
-        if len(quick) + len(long) < MAX_QUEUED_READS:
+        if quick.queue.length + long.queue.length < MAX_QUEUED_READS:
             return False
         waiting = quick.count_reads(task.client) + long.count_reads(task.client)
         return waiting >= MAX_QUEUED_READS

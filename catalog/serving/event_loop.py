@@ -68,7 +68,7 @@ class EventLoop:
         self._settle()
         self._register_listeners()
         listeners = []
-        for key, _ in self._selector.select(0 if self._ready else timeout):
+        for key, _ in self._selector.select(0 if self._ready.length else timeout):
             source = key.data
             if isinstance(source, Connection):
                 self._queue(source)
@@ -80,7 +80,7 @@ class EventLoop:
                 context.dispatcher.wake_socket.recv(4096)
         context.dispatcher.deliver()
         end = time.perf_counter() + TURN_TIME
-        while self._ready:
+        while self._ready.length:
             connection = self._ready.popleft()
             connection.is_queued = False
             self._attempt(connection, self._serve)
@@ -89,7 +89,7 @@ class EventLoop:
         # New connections may replace others, but never one whose request has arrived.
         self._settle()
         for listener in self.listeners if context.is_stopping else listeners:
-            room = self.limits.room(has_unread=bool(self._ready))
+            room = self.limits.room(has_unread=self._ready.length > 0)
             for connection in listener.accept_queued(context, room):
                 self.limits.add(connection)
         now = time.monotonic()
@@ -111,7 +111,7 @@ class EventLoop:
                 self._register(connection, EVENTS.get(phase, connection.registered_events))
                 if connection.has_input:
                     self._queue(connection)
-                elif phase is Phase.CLOSED:
+                elif phase == Phase.CLOSED:
                     connection.socket.close()
 
     def _register(self, source: Connection | Listener, events: int) -> None:
@@ -138,12 +138,12 @@ class EventLoop:
 
     def _serve(self, connection: Connection) -> None:
         phase = connection.phase
-        if phase is Phase.HANDLING:
+        if phase == Phase.HANDLING:
             # The connection is registered again when its response is ready.
             self._register(connection, 0)
-        elif phase is Phase.SENDING:
+        elif phase == Phase.SENDING:
             connection.send()
-        elif phase is not Phase.CLOSED:
+        elif phase != Phase.CLOSED:
             connection.receive()
 
     def _attempt(self, connection: Connection, action: Callable[[Connection], None]) -> None:

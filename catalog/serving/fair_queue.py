@@ -14,10 +14,8 @@ class FairQueue(Generic[Item]):
     def __init__(self) -> None:
         # The lines by client, in the order of their turns.
         self._lines: OrderedDict[str, deque[Item]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
+        # The number of items. It is an attribute because every request reads it several times.
+        self.length = 0
 
     def line(self, client: str) -> Iterable[Item]:
         """Return the items of one client."""
@@ -26,13 +24,13 @@ class FairQueue(Generic[Item]):
     def append(self, item: Item) -> None:
         """Add the item at the end of the line of its client."""
         self._lines.setdefault(item.client, deque()).append(item)
-        self._length += 1
+        self.length += 1
 
     def popleft(self) -> Item:
         """Remove and return the first item of the line whose turn it is."""
         client, line = self._lines.popitem(last=False)
         item = line.popleft()
-        self._length -= 1
+        self.length -= 1
         if line:
             # The next turn of this client comes after the turns of all others.
             self._lines[client] = line

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -129,14 +130,14 @@ class ServerCollector(Collector):
             limits.refused,
         )
         pools = self._loop.context.dispatcher.pools.items()
-        for name, text, values in (
-            ("queued_requests", "Waiting requests.", {key: len(pool) for key, pool in pools}),
-            ("threads", "Threads.", {key: pool.threads for key, pool in pools}),
-            ("busy_threads", "Busy threads.", {key: pool.busy for key, pool in pools}),
+        for name, text, attribute in (
+            ("queued_requests", "Waiting requests.", "queue.length"),
+            ("threads", "Threads.", "threads"),
+            ("busy_threads", "Busy threads.", "busy"),
         ):
             family = GaugeMetricFamily(f"{PREFIX}_pool_{name}", text, labels=("pool",))
-            for key, value in values.items():
-                family.add_metric((key,), value)
+            for key, pool in pools:
+                family.add_metric((key,), attrgetter(attribute)(pool))
             yield family
         yield _counter("response_cache_hits", "Responses from the cache.", cache.hits)
         yield _counter("response_cache_misses", "Responses rendered.", cache.misses)

@@ -46,7 +46,7 @@ def default_bundles(database: Database) -> Path:
     path, real_path = database.path, database.real_path
     if os.path.isdir(path):
         raise SettingError(
-            f"CATALOG_DATABASE must name a file, and {database.name} is a directory."
+            f"CATALOG_DATABASE must name a file, but {database.name} is a directory."
         )
     directory = real_path.with_name(f"{real_path.name}-bundles")
     # Release 1.0.0 used a directory beside the link.

@@ -73,7 +73,7 @@ def parse_proxies(text: str) -> TrustedProxies:
     try:
         networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
-        raise NotAllowedError("addresses, networks or unix, with commas between") from None
+        raise NotAllowedError("addresses, networks or unix, separated by commas") from None
     return TrustedProxies(networks, UNIX in parts)
 
 
@@ -136,7 +136,7 @@ def read_node_user(path: str) -> str:
     except (OSError, UnicodeDecodeError):
         raise NotAllowedError("a file that exists and that this user can read") from None
     if mode & stat.S_IROTH:
-        raise NotAllowedError("a file that not every user can read: chmod o= makes it one")
+        raise NotAllowedError("a file that other users cannot read: run chmod o= on it")
     if ":" not in line:
         raise NotAllowedError("a file whose first line is USER:PASSWORD")
     return line
@@ -219,7 +219,7 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
             config[setting.name] = value
     if config["RQLITE"] and not config["BUNDLES"]:
         raise SettingError(
-            "CATALOG_BUNDLES must be set with CATALOG_RQLITE: rqlite copies no files."
+            "CATALOG_BUNDLES must be set with CATALOG_RQLITE: rqlite does not copy files."
         )
 
 

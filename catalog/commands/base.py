@@ -81,7 +81,7 @@ class Command(click.Command):
         """Raise UsageError if an option or the variable names a service."""
         message = f"{self.name} does not support --server"
         if "ca" in context.meta and not self.takes_ca:
-            raise click.UsageError("--ca is for --server.")
+            raise click.UsageError("--ca requires --server.")
         if "server" in context.meta:
             raise click.UsageError(f"{message}.")
         if os.environ.get(SERVER_VARIABLE) and SETTINGS not in context.meta:

@@ -40,6 +40,6 @@ def common_options(*, remote: bool = True) -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_set_quiet,
-            help="Print no status lines, only data and errors.",
+            help="Print only data and errors, no status lines.",
         ),
     ]

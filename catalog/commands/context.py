@@ -35,6 +35,6 @@ def bundles() -> Bundles:
     """Return the catalog's bundles; print a message if a command waits for their lock."""
     directory = files().bundles
     directory.on_wait = lambda: print_status(
-        f"Another command writes to {directory.name}; waiting."
+        f"Another command is writing to {directory.name}; waiting."
     )
     return directory

@@ -59,7 +59,7 @@ def drill(directory: Path | None) -> None:
         problems = [problem.replace(temporary, name) for problem in problems]
     print_first(problems, is_error=True)
     if problems:
-        missing = "" if pack else f", and there is no file of pack --dir in {directory}"
+        missing = "" if pack else f", and no pack was found in {directory}"
         raise CommandError(f"{plural(len(problems), 'problem')} in {backup}{missing}.")
     counts = (
         f"{plural(widgets, 'widget')}, {plural(versions, 'version')}, {plural(stored, 'bundle')}"

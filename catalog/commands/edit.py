@@ -75,7 +75,7 @@ version_arguments = click.argument(
 
 @command("yank", remote=True)
 @version_arguments
-@click.option("--reason", type=TEXT, help="Tell the people who use the versions why.")
+@click.option("--reason", type=TEXT, help="Set the reason that users of the versions see.")
 @dry_run_option
 def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) -> None:
     """Withdraw versions.
@@ -113,7 +113,7 @@ def set_yanked(
 
 @command("deprecate", remote=True)
 @version_arguments
-@click.option("--message", type=TEXT, help="Show this warning to the people who use the versions.")
+@click.option("--message", type=TEXT, help="Set the warning that users of the versions see.")
 @click.option(
     "--replaced-by",
     type=WIDGET,
@@ -196,7 +196,7 @@ def relist(widget: WidgetName) -> None:
 def set_property(widget: WidgetName, key: str, value: bool, state: str) -> None:
     """Set a property of the widget, and print its state."""
     changed = open_catalog().edit_widget(widget, {key: value})["changed"]
-    print_status(f"{widget} {state}{'' if changed else ' already'}.")
+    print_status(f"{'' if changed else 'Nothing to change: '}{widget} {state}.")
 
 
 @command("official", remote=True)

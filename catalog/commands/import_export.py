@@ -59,12 +59,12 @@ def create_database(demo: bool) -> None:
 @command("import")
 @click.argument("files", metavar="FILE...", type=click.File("rb"), nargs=-1, required=True)
 @click.option(
-    "--prune", is_flag=True, help="Finally remove the widgets and versions that the files lack."
+    "--prune", is_flag=True, help="Remove widgets and versions that are not in the files."
 )
 @click.option(
     "--set-counts",
     is_flag=True,
-    help="Set every downloadCount of the files, even if it is lower than the stored one.",
+    help="Set download counts from the files, even if they are lower than the stored ones.",
 )
 @click.option("--yes", is_flag=True, help="Remove without confirmation.")
 @dry_run_option
@@ -104,7 +104,7 @@ def import_(
         print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
     if others:
         counts = format_counts(*others.sizes())
-        print_status(f"{'Would remove' if dry_run else 'Removed'} {counts} of the others.")
+        print_status(f"{'Would remove' if dry_run else 'Removed'} {counts} that the files lack.")
 
 
 def _check(
@@ -125,7 +125,7 @@ def _check(
 def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
     """Return the widgets and versions that --prune removes, after confirmation."""
     if not checked.sizes:
-        raise CommandError("The files contain no widget; --prune would remove the whole catalog.")
+        raise CommandError("The files contain no widgets; --prune would remove the whole catalog.")
     others = find_others(database(), checked.sizes, checked.batches(checked.sizes))
     widgets, versions = others.sizes()
     if widgets or versions:

@@ -134,7 +134,7 @@ def refresh_command(
         if not sources:
             raise CommandError("No upstream is known yet; specify its URL.")
         raise CommandError(
-            f"No run has reached its end yet; the copies are from {', '.join(sources)}. Run mirror "
+            f"No run has completed yet; the copies are from {', '.join(sources)}. Run mirror "
             "again with the URL and its options."
         )
     if adopt and len(known) > 1:

@@ -94,7 +94,8 @@ def print_report(url: str, run: "MirrorRun") -> None:
     _print_held_back(run)
     print_first(
         [
-            f"{key} has other bytes at the upstream now; with --min-age it stays as it is here."
+            f"{key} now has other bytes at the upstream; because of --min-age, the copy stays "
+            "unchanged."
             for key in report.replaced
         ]
     )
@@ -112,7 +113,7 @@ def print_bundles(report: "BundleReport") -> None:
     """Print the results of the downloads."""
     _print_failures(report.failures)
     print_status(
-        f"Bundles: {report.fetched} fetched, {report.already_here} here already, "
+        f"Bundles: {report.fetched} fetched, {report.already_here} already stored, "
         f"{len(report.failures)} failed."
     )
 

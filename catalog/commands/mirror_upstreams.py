@@ -56,11 +56,11 @@ def move(old: str, new: str, yes: bool, dry_run: bool) -> None:
     known = known_upstreams()
     source = find_known(old)
     if find_source(database(), new) in find_sources(database()):
-        raise CommandError(f"{new} is an upstream already; `mirror status` lists the upstreams.")
+        raise CommandError(f"{new} is already an upstream; `mirror status` lists the upstreams.")
     upstream = next((each for each in known if each.source == source), None)
     if upstream is None:
         raise CommandError(
-            f"No run of {source} has reached its end, so its options are not known. Use "
+            f"No run of {source} has completed, so its options are unknown. Use "
             f"`mirror forget {source}`, then `mirror {new} --adopt`."
         )
     options = MirrorOptions.from_memory(upstream.options)
@@ -77,7 +77,7 @@ def move(old: str, new: str, yes: bool, dry_run: bool) -> None:
         found = [key for key in copies if key in listed]
         if copies and not found:
             raise CommandError(f"{new} lists none of the copies. Nothing was changed.")
-        print_first([f"{key} is not at {new}." for key in copies if key not in listed])
+        print_first([f"{key} was not found at {new}." for key in copies if key not in listed])
         print_status(f"{new} lists {len(found)} of {plural(len(copies), 'copy', 'copies')}.")
         if dry_run:
             return

@@ -93,7 +93,7 @@ def list_option(
         type=ListType(type),
         multiple=True,
         callback=lambda _, option, lists: tuple(dict.fromkeys(chain.from_iterable(lists))),
-        help=f"{help} Repeatable; takes commas.",
+        help=f"{help} Repeatable, or comma-separated.",
         **keywords,
     )
 

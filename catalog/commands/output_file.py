@@ -13,7 +13,7 @@ from ..system.atomic_files import atomic_replace, is_special
 from .context import database
 from .output import CommandError
 
-force_option = click.option("--force", is_flag=True, help="Replace FILE whatever it contains.")
+force_option = click.option("--force", is_flag=True, help="Replace FILE regardless of its content.")
 
 
 class FileKind(NamedTuple):

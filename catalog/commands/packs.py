@@ -91,7 +91,9 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
 
 def warn_of_elsewhere(versions: Sequence[str]) -> None:
     """Print a warning for each version of a pack that cannot be loaded without a network."""
-    print_first([f"Warning: {each} has no bundle here, and needs a network." for each in versions])
+    print_first(
+        [f"Warning: {each} has no stored bundle, and needs a network." for each in versions]
+    )
 
 
 @command("unpack")
@@ -99,7 +101,7 @@ def warn_of_elsewhere(versions: Sequence[str]) -> None:
 @click.option(
     "--bundles-only",
     is_flag=True,
-    help="Only store the bundles that the catalog names, as after restore.",
+    help="Store only the bundles that the catalog names, for example after restore.",
 )
 @click.option("--yes", is_flag=True, help="Replace an existing catalog without confirmation.")
 def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
@@ -110,7 +112,7 @@ def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     changes nothing.
     """
     if bundles_only and yes:
-        raise click.UsageError("--bundles-only replaces nothing; leave out --yes.")
+        raise click.UsageError("--bundles-only replaces nothing; omit --yes.")
     try:
         if bundles_only:
             _unpack_bundles(file)
@@ -157,8 +159,8 @@ def _confirm_replacement(pack: str, differences: Differences, yes: bool) -> None
     """Print everything that the pack would remove, and ask for confirmation."""
     if differences.newest > differences.newest_packed:
         print_status(
-            f"Warning: {database().name} is newer than the pack: its newest version is of "
-            f"{differences.newest}, that of the pack of {differences.newest_packed or 'never'}."
+            f"Warning: {database().name} is newer than the pack: its newest version is from "
+            f"{differences.newest}, that of the pack from {differences.newest_packed or 'never'}."
         )
     removed = []
     for kind, names in (("widget", differences.widgets), ("version", differences.versions)):

@@ -102,7 +102,7 @@ def print_consequences(result: Published) -> None:
     """Print the properties that a new version does not change, and the latest version."""
     widget, _, _ = result["version"].rpartition("@")
     if result["isUnlisted"]:
-        print_status(f"{widget} is unlisted; widget-catalog relist shows it.")
+        print_status(f"{widget} is unlisted; use widget-catalog relist to show it.")
     if result["isOfficialIgnored"]:
         print_status("isOfficial is unchanged; use widget-catalog official to change it.")
     print_latest(widget, result)

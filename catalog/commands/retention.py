@@ -78,7 +78,7 @@ def _remove_older(newest: Path, keep: int) -> None:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise CommandError(
-                f"{path} is no longer needed and cannot be removed: {error.strerror}."
+                f"{path} is no longer needed but cannot be removed: {error.strerror}."
             ) from error
     if old:
         print_status(f"Removed {plural(len(old), 'older file')}.")

@@ -21,7 +21,7 @@ def use_temporary_catalog(
     if not is_testing or context.resilient_parsing:
         return None
     if SETTINGS in context.meta:
-        raise click.UsageError("--testing has a catalog of its own: leave out --database.")
+        raise click.UsageError("--testing uses its own catalog: omit --database.")
     files = TemporaryDirectory(prefix="widget-catalog-", ignore_cleanup_errors=True)
     directory = Path(context.with_resource(files))
     # These settings override the environment, which is not meant for tests. A test needs few

@@ -89,7 +89,7 @@ def named_server(context: click.Context) -> Server | None:
         except NotAllowedError as error:
             raise click.ClickException(f"{error.about(SERVER_VARIABLE, text)}.") from None
     if url is None and "ca" in context.meta:
-        raise click.UsageError("--ca is for --server.")
+        raise click.UsageError("--ca requires --server.")
     return Server(url, named_ca(context)) if url else None
 
 

@@ -59,7 +59,7 @@ def check_library() -> None:
     required=True,
     type=ValidatedType("URL", check_issuer),
     metavar="URL",
-    help="Issuer of the id tokens, exactly as their claim iss spells it.",
+    help="Set the issuer of the id tokens, exactly as in their claim iss.",
 )
 @click.option(
     "--claim",
@@ -69,7 +69,7 @@ def check_library() -> None:
     multiple=True,
     required=True,
     help="Require this claim of the id token. Repeatable. Warning: a value that ends in * also "
-    f"matches what others name; it is allowed for {', '.join(PATTERN_CLAIMS)}.",
+    f"matches names that others choose; it is allowed for {', '.join(PATTERN_CLAIMS)}.",
 )
 @list_option("--scope", "scopes", type=SCOPE, help="Allow changes to all widgets of this scope.")
 @list_option("--widget", "widgets", type=WIDGET_PATH, help="Allow changes to this widget.")
@@ -101,7 +101,7 @@ def check_library() -> None:
     metavar="15m|1h",
     default="15m",
     show_default=True,
-    help="How long a job can use the token that it gets.",
+    help="Set how long a job can use its token.",
 )
 def add(
     name: str,
@@ -116,15 +116,15 @@ def add(
 ) -> None:
     """Let the jobs of a CI system publish with their id tokens.
 
-    A job proves with an id token of its CI system what it is, and gets a token that is valid for
-    some minutes. The issuer and every claim must be exactly as specified, and the audience must be
-    CATALOG_PUBLIC_URL. NAME is what the audit log shows, with the subject of the id token.
+    A job proves its identity with an id token of its CI system, and gets a token that is valid for
+    some minutes. The issuer and every claim must match exactly, and the audience must be
+    CATALOG_PUBLIC_URL. The audit log shows NAME together with the subject of the id token.
     """
     check_library()
     if not scopes and not widgets:
         raise click.UsageError("Specify --scope or --widget.")
     if len(dict(claims)) < len(claims):
-        raise click.UsageError("Specify each --claim once.")
+        raise click.UsageError("Specify each --claim only once.")
     allowed = [each for each in JOB_PERMISSIONS if each in permissions]
     new = Trust(
         id=generate_token()[0],

@@ -90,7 +90,7 @@ def _check_filtered_texts(version: Row) -> None:
     texts = [("permissions", text) for text in version.get("permissions") or []]
     texts.append(("license", version.get("license") or ""))
     problems = [
-        f"{key} must not have {quoted(text)}, which means something else in a search"
+        f"{key} must not contain {quoted(text)}, which has a special meaning in a search"
         for key, text in texts
         if RESERVED_TEXT.fullmatch(text)
     ]

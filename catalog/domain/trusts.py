@@ -96,7 +96,7 @@ def parse_claim(text: str) -> tuple[str, str]:
         raise NotAllowedError("KEY=VALUE")
     if key in CHECKED_CLAIMS:
         raise NotAllowedError(
-            f"a claim to choose: the service checks {', '.join(CHECKED_CLAIMS)} itself"
+            f"a configurable claim: the service itself checks {', '.join(CHECKED_CLAIMS)}"
         )
     if value.endswith("*") and key not in PATTERN_CLAIMS:
         raise NotAllowedError(f"allowed: only {', '.join(PATTERN_CLAIMS)} may end in *")

@@ -90,7 +90,7 @@ class CatalogReader:
             document = self._check(value)
             if document.path in self.places:
                 place = "{} line {}".format(*self.places[document.path])
-                raise DocumentError([f"is in {place} already"])
+                raise DocumentError([f"is already in {place}"])
         except (ValueError, RecursionError) as error:
             prefix = f"{name} line {number}{_name_suffix(value)}"
             problems = [f"is not a line of JSON in UTF-8 ({error})"]

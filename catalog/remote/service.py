@@ -33,7 +33,7 @@ TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
 READ_WAITS, CHANGE_WAITS = (0, 2, 2), (0, 2, 4, 8, 15)
 # A longer Retry-After ends the retries: users do not wait that long for a command.
 MAX_RETRY_AFTER = 15  # seconds
-SAFE_AGAIN = "run it again, it is safe"
+SAFE_AGAIN = "repeating the command is safe"
 # Explanations for statuses that a proxy in front of the service sends itself.
 PROXY_REASONS = {
     401: "it asks for a user name and password",
@@ -134,7 +134,7 @@ class Service:
         headers = {"Content-Type": body.content_type}
         response = self._send(CHANGE_WAITS, "POST", "/api/session", headers, body.content)
         if response.status == 401:
-            raise RemoteError(f"{self.url} is of a release that accepts no id tokens.")
+            raise RemoteError(f"{self.url} runs a release that does not accept id tokens.")
         session = self._read(response, EXCHANGED)
         return {"token": session["token"], "expiresAt": session["expiresAt"]}
 
@@ -164,7 +164,7 @@ class Service:
             raise RemoteError(f"{self.url} is not a widget catalog.") from None
         if Version.parse(__version__) < minimum:
             raise RemoteError(
-                f"{self.url} needs widget-catalog {minimum} or newer, and this is {__version__}. "
+                f"{self.url} needs widget-catalog {minimum} or newer, but this is {__version__}. "
                 "Install a newer release."
             )
         self._is_checked = True
@@ -209,9 +209,9 @@ class Service:
         if response.status == 401:
             is_variable = self.token is None and os.environ.get(VARIABLE)
             source = f" in {VARIABLE}" if is_variable else ""
-            why = "It is unknown." if error == NEEDS_SESSION else error
+            why = "The token is unknown." if error == NEEDS_SESSION else error
             return f"{self.url} refused the token{source}. {why}"
-        again = f" To try it later, {SAFE_AGAIN}." if response.status in TRANSIENT_STATUSES else ""
+        again = f" Try again later; {SAFE_AGAIN}." if response.status in TRANSIENT_STATUSES else ""
         if isinstance(error, str):
             return error + again
         location = response.headers.get("Location") if 300 <= response.status < 400 else None

@@ -30,4 +30,4 @@ def create_context(ca: str | None) -> ssl.SSLContext:
 def describe_certificate_error(error: ssl.SSLCertVerificationError) -> str:
     """Return why the certificate of a server was rejected, as the end of a sentence."""
     cause = error.verify_message.rstrip(".")
-    return f"its certificate is not valid: {cause}; --ca is for a private authority"
+    return f"its certificate is not valid: {cause}; use --ca for a private certificate authority"

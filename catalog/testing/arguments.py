@@ -30,12 +30,12 @@ def find_rejection(environ: "WSGIEnvironment") -> tuple[int, str] | None:
     resolve to the loopback address.
     """
     if environ["REQUEST_METHOD"] != "POST":
-        return 405, "A control request is a POST."
+        return 405, "A control request must be a POST."
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
-        return 415, "A control request has the Content-Type application/json."
+        return 415, "A control request must have the Content-Type application/json."
     host = environ.get("HTTP_HOST", "")
     if host.rpartition(":")[0] not in LOOPBACK_NAMES and host not in LOOPBACK_NAMES:
-        return 403, f"The Host of a control request is {' or '.join(LOOPBACK_NAMES)}."
+        return 403, f"The Host of a control request must be {' or '.join(LOOPBACK_NAMES)}."
     if environ.get("HTTP_ORIGIN", f"http://{host}") != f"http://{host}":
         return 403, "Pages of another origin cannot send control requests."
     return None

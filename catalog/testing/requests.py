@@ -177,7 +177,7 @@ class ControlRequests:
         retry_after: int | str | None = None,
     ) -> None:
         if until and count is not None:
-            raise ValueError("A fault is for a number of requests or until the reset, not both.")
+            raise ValueError("Specify either a number of requests or until, not both.")
         count = 1 if count is None else count
         if not 1 <= count <= MAX_COUNT:
             raise ValueError(f"count must be from 1 to {MAX_COUNT}, not {count}.")

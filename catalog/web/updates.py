@@ -19,7 +19,7 @@ from .formatting import format_count, format_number
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
-NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
+NO_SDK = "Enter the SDK version of your dashboard, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
 TOO_LONG = "The list is too long: it must not exceed 256 kB."
 TOO_MANY = "Too many long lists are being checked. Try again in a few seconds."

@@ -57,5 +57,5 @@ def test_bundles_beside_a_link_are_named_before_they_are_missed(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", [".", "/", "..", "/etc"])
 def test_a_directory_in_place_of_the_database_is_an_error(path: str) -> None:
-    message = f"Error: CATALOG_DATABASE must name a file, and {path} is a directory.\n"
+    message = f"Error: CATALOG_DATABASE must name a file, but {path} is a directory.\n"
     assert refusal(Path(path)) == message

@@ -73,7 +73,7 @@ def test_the_catalog_and_its_bundles_are_not_used(app: Flask, directory: Path) -
     assert result.exit_code == 1
     missing = rf"acme/clock: version 1\.0\.0: its bundle \w+ of \d+ bytes is not in {directory}\."
     assert re.fullmatch(missing, result.stderr.splitlines()[0])
-    backup, cause = newest(directory, ".db"), f"and there is no file of pack --dir in {directory}"
+    backup, cause = newest(directory, ".db"), f"and no pack was found in {directory}"
     assert result.stderr.endswith(f"Error: 1 problem in {backup}, {cause}.\n")
 
 

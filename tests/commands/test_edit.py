@@ -198,10 +198,10 @@ REPEATED = {
     "unyank acme/clock@1.1.0": "acme/clock@1.1.0 is not yanked.",
     "deprecate acme/clock@1.1.0 --message Old": "acme/clock@1.1.0 already has this warning.",
     "undeprecate acme/clock@1.1.0": "acme/clock@1.1.0 has no warning.",
-    "unlist acme/clock": "acme/clock is unlisted already.",
-    "relist acme/clock": "acme/clock is listed already.",
-    "official acme/clock": "acme/clock is official already.",
-    "official --off acme/clock": "acme/clock is not official already.",
+    "unlist acme/clock": "Nothing to change: acme/clock is unlisted.",
+    "relist acme/clock": "Nothing to change: acme/clock is listed.",
+    "official acme/clock": "Nothing to change: acme/clock is official.",
+    "official --off acme/clock": "Nothing to change: acme/clock is not official.",
     "describe acme/clock --icon x": "Nothing to change.",
 }
 

@@ -148,7 +148,7 @@ def test_a_refused_port_is_tried_for_four_seconds_by_a_read(
     assert [wait for wait in waits if wait] == [2, 2]
 
 
-ADVICE = "To try it later, run it again, it is safe."
+ADVICE = "Try again later; repeating the command is safe."
 DETAIL = "/api/v1/widgets/acme/clock"
 MISSING = b'{"error": "No."}'
 WIDGETS: dict[str, object] = {

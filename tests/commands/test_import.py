@@ -128,8 +128,8 @@ def test_duplicate_widget_is_an_error_that_names_both_places(
     two.write_bytes(lines(document("acme/c"), document("acme/b"), document("acme/c")))
     app = app_with()
     assert run(app, "import", one, two).stderr.splitlines() == [
-        f"Error: {two} line 2, acme/b: is in {one} line 2 already.",
-        f"{two} line 3, acme/c: is in {two} line 1 already.",
+        f"Error: {two} line 2, acme/b: is already in {one} line 2.",
+        f"{two} line 3, acme/c: is already in {two} line 1.",
     ]
     assert names(app) == []
 

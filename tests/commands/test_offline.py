@@ -10,7 +10,7 @@ from conftest import hold, run
 from flask import Flask
 
 AppWith = Callable[..., Flask]
-WARNING = "Warning: {} has no bundle here, and needs a network.\n"
+WARNING = "Warning: {} has no stored bundle, and needs a network.\n"
 NAMES = ["acme/clock@1.0.0", "lab/tide@9.0.0", "lab/tide@10.0.0"]
 
 

@@ -55,7 +55,7 @@ DOCUMENTS = [
 ]
 for each in DOCUMENTS:
     each["widget"]["createdAt"] = "2025-01-02T03:04:05.000Z"
-ELSEWHERE = "Warning: acme/clock@3.0.0 has no bundle here, and needs a network.\n"
+ELSEWHERE = "Warning: acme/clock@3.0.0 has no stored bundle, and needs a network.\n"
 MIRRORED = [
     mirror_writes.MirroredWidget("acme", "clock", "https://up.example", '"e1"', 10),
     mirror_writes.MirroredWidget("acme", "same", "https://up.example", None, None),
@@ -244,7 +244,7 @@ def test_version_of_another_size_is_not_served_from_the_pack(
     (tmp_path / "all.pack").write_bytes(content)
     result = run(other, "unpack", tmp_path / "all.pack")
     assert result.exit_code == 0
-    assert "Warning: acme/same@1.0.0 has no bundle here, and needs a network.\n" in result.stderr
+    assert "Warning: acme/same@1.0.0 has no stored bundle, and needs a network.\n" in result.stderr
 
 
 def test_pack_contains_no_unused_bundle(app: Flask, tmp_path: Path) -> None:
@@ -435,8 +435,8 @@ def test_a_catalog_that_is_newer_than_the_pack_is_named_with_both_times(
         *(each["publishedAt"] for widget in DOCUMENTS for each in widget["versions"]),
     )
     warning = (
-        f"Warning: {existing.config['DATABASE']} is newer than the pack: its newest version is of "
-        f"2026-11-15T10:00:00.000Z, that of the pack of {newest}.\n"
+        f"Warning: {existing.config['DATABASE']} is newer than the pack: its newest version is "
+        f"from 2026-11-15T10:00:00.000Z, that of the pack from {newest}.\n"
     )
     refused = run(existing, "unpack", tmp_path / "all.pack")
     assert (refused.exit_code, refused.stderr.startswith(f"{warning}1 widget is not in ")) == (

@@ -168,7 +168,7 @@ def test_permission_or_licence_that_means_something_else_in_a_search_is_refused(
     for key, value in (("permissions", ["storage", text]), ("license", text)):
         message = error_message(publish(app, {**MINIMAL, key: value}))
         quoted = f"'{ascii(text)[1:-1]}'"
-        sentence = f"{key} must not have {quoted}, which means something else in a search."
+        sentence = f"{key} must not contain {quoted}, which has a special meaning in a search."
         assert message.endswith(f".json: {sentence}")
     assert exported(app) == b""
     odd = document("acme/odd", version(permissions=[text], license=text))
@@ -452,7 +452,8 @@ def test_manifest_and_bundle_cannot_both_be_standard_input(app: Flask) -> None:
 def test_version_of_an_unlisted_widget_is_not_public(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", listed=False), BUNDLE_URL=URL)
     assert (
-        "acme/clock is unlisted; widget-catalog relist shows it.\n" in publish(app, MINIMAL).stderr
+        "acme/clock is unlisted; use widget-catalog relist to show it.\n"
+        in publish(app, MINIMAL).stderr
     )
     assert detail(app) == {"error": "There is no widget 'acme/clock'."}
     assert get(app, "v1/widgets/search")["total"] == 0

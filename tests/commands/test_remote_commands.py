@@ -384,7 +384,7 @@ def test_a_refused_token_is_named_and_not_stored(
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
     for text, reason in (
         (token, "The token ci is revoked."),
-        (generate_token()[1], "It is unknown."),
+        (generate_token()[1], "The token is unknown."),
     ):
         monkeypatch.setenv("CATALOG_TOKEN", text)
         assert failure(run_remotely(server.url, "unlist acme/clock")) == (
@@ -646,7 +646,7 @@ def test_the_minimum_version_of_the_service_is_asked_first(
     with serve(app) as server:
         result = run_remotely(server.url, "unlist acme/clock")
     assert failure(result) == (
-        f"{server.url} needs widget-catalog 99.1.0 or newer, and this is {__version__}. Install a "
+        f"{server.url} needs widget-catalog 99.1.0 or newer, but this is {__version__}. Install a "
         "newer release."
     )
     assert server.responses == [("/api/widgets/cli-version", 200)]
@@ -790,11 +790,14 @@ def test_a_request_that_fails_for_now_is_repeated_with_the_same_bytes(
 
 
 LASTING = {
-    "none": (None, "{} did not respond, so it may have made the change; run it again, it is safe."),
-    "502": ((502, {}), "{} responded 502. To try it later, run it again, it is safe."),
+    "none": (
+        None,
+        "{} did not respond, so it may have made the change; repeating the command is safe.",
+    ),
+    "502": ((502, {}), "{} responded 502. Try again later; repeating the command is safe."),
     "503": (
         (503, {"error": "The database\nis busy."}),
-        r"The database\nis busy. To try it later, run it again, it is safe.",
+        r"The database\nis busy. Try again later; repeating the command is safe.",
     ),
 }
 

@@ -74,14 +74,14 @@ def test_the_audit_log_has_both_changes(app: Flask) -> None:
         (f"--issuer {ISSUER} --scope acme", "Missing option '--claim'"),
         ("--claim sub=x --scope acme", "Missing option '--issuer'"),
         (f"--issuer {ISSUER} --claim sub=x", "Specify --scope or --widget."),
-        (f"--issuer {ISSUER} --claim aud=x --scope a", "the service checks aud,"),
-        (f"--issuer {ISSUER} --claim iss=x --scope a", "the service checks aud,"),
+        (f"--issuer {ISSUER} --claim aud=x --scope a", "the service itself checks aud,"),
+        (f"--issuer {ISSUER} --claim iss=x --scope a", "the service itself checks aud,"),
         (f"--issuer {ISSUER} --claim sub --scope a", "'sub' is not KEY=VALUE."),
         (f"--issuer {ISSUER} --claim sub= --scope a", "'sub=' is not KEY=VALUE."),
         (f"--issuer {ISSUER} --claim =x --scope a", "'=x' is not KEY=VALUE."),
         (f"--issuer {ISSUER} --claim sub=repo:* --scope a", PATTERNS),
         (f"--issuer {ISSUER} --claim repository=acme/* --scope a", PATTERNS),
-        (f"{SAFE} --claim sub=y", "Specify each --claim once."),
+        (f"{SAFE} --claim sub=y", "Specify each --claim only once."),
         (f"{SAFE} --can admin", "'admin' is not one of 'publish', 'yank', 'describe'"),
         (f"{SAFE} --expires 25h", "is not 1m to 24h."),
         (f"{SAFE} --expires 2d", "a number of hours or minutes"),
@@ -115,7 +115,7 @@ def test_a_service_without_a_public_url_is_warned_of(app_with: AppWith) -> None:
 
 def test_the_help_warns_of_patterns(app: Flask) -> None:
     text = " ".join(run_line(app, "trust add --help").stdout.split())
-    assert "Warning: a value that ends in * also matches what others name" in text
+    assert "Warning: a value that ends in * also matches names that others choose" in text
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_bundle_of_an_upstream_on_the_internet_is_downloaded(
 ) -> None:
     url = public_url(upstream)
     put_bundle(upstream, url + BUNDLE)
-    assert bundle_summary(mirror_app, url) == "1 fetched, 0 here already, 0 failed."
+    assert bundle_summary(mirror_app, url) == "1 fetched, 0 already stored, 0 failed."
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_upstream_on_the_local_network_may_refer_to_it(
     mirror_app: Flask, upstream: FakeUpstream, internal: FakeUpstream
 ) -> None:
     put_bundle(upstream, f"{internal.url}/secret")
-    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 already stored, 0 failed."
 
 
 def test_next_address_is_tried_if_one_refuses(

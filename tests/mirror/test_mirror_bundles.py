@@ -25,7 +25,7 @@ CONTENT = b"export default () => 'tick';\n" * 100
 OTHER = b"export default () => 'tock';\n"
 BUNDLE = "/bundles/1.0.0.js"
 HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
-BOTH_FETCHED = "2 fetched, 0 here already, 0 failed."
+BOTH_FETCHED = "2 fetched, 0 already stored, 0 failed."
 
 
 @pytest.fixture(autouse=True)
@@ -104,10 +104,10 @@ def test_refresh_downloads_only_new_bundles_and_else_changes_nothing(
     bundle_summary(mirror_app, upstream.url)
     before = stored_rows(mirror_app)
     upstream.requests.clear()
-    assert bundle_summary(mirror_app, upstream.url) == "0 fetched, 2 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == "0 fetched, 2 already stored, 0 failed."
     assert stored_rows(mirror_app) == before
     upstream.documents["acme/clock"]["versions"].append(upstream.with_bundle("3.0.0", b"new"))
-    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 2 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 2 already stored, 0 failed."
     assert [path for path in upstream.paths() if "bundles" in path] == ["/bundles/3.0.0.js"]
 
 
@@ -130,7 +130,7 @@ def test_lost_bundle_is_downloaded_again_or_gets_its_original_url(
         (directory / name).unlink()
     del upstream.bundles[BUNDLE]
     result = run_mirror(mirror_app, upstream.url, "--bundles")
-    assert "Bundles: 1 fetched, 0 here already, 1 failed.\n" in result.stderr
+    assert "Bundles: 1 fetched, 0 already stored, 1 failed.\n" in result.stderr
     assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
     assert held_bundle(client, bundle_urls(client)["2.0.0"]) == OTHER
 
@@ -142,7 +142,7 @@ def test_changed_bundle_of_a_version_is_downloaded_again(
     upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"rebuilt")))
     mirror_summary(mirror_app, upstream.url)
     assert bundle_urls(client) == {"1.0.0": upstream.url + BUNDLE}
-    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 already stored, 0 failed."
     assert held_bundle(client, HELD_BUNDLE) == b"rebuilt"
 
 
@@ -153,7 +153,7 @@ def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
     # As after a kill between the download and the write to the database.
     mirror_app.extensions["database"].transact(running("UPDATE version SET bundle_path = NULL"))
     upstream.requests.clear()
-    assert bundle_summary(mirror_app, upstream.url) == "0 fetched, 2 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == "0 fetched, 2 already stored, 0 failed."
     assert held_bundle(client, bundle_urls(client)["1.0.0"]) == CONTENT
     assert BUNDLE not in upstream.paths()
 
@@ -228,7 +228,7 @@ def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
     _, failure, summary, error = result.stderr.splitlines()
     assert failure.startswith(f"acme/clock@1.0.0: stays at {upstream.url}{BUNDLE}: ")
     assert reason in failure
-    assert summary == "Bundles: 1 fetched, 0 here already, 1 failed."
+    assert summary == "Bundles: 1 fetched, 0 already stored, 1 failed."
     assert (result.exit_code, error) == (1, "Error: 1 bundle failed; the rest is done.")
     assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
     assert bundle_urls(client)["2.0.0"].startswith("http://localhost/")

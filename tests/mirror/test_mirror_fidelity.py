@@ -130,7 +130,7 @@ def test_bundles_of_a_service_are_downloaded_and_served(mirror_app: Flask, tmp_p
     hold(original, *contents.values())
     with serve(original) as upstream:
         summary = bundle_summary(mirror_app, upstream.url)
-    assert summary == "3 fetched, 0 here already, 0 failed."
+    assert summary == "3 fetched, 0 already stored, 0 failed."
     client = mirror_app.test_client()
     urls = bundle_urls(client, "odd 50%25/a%3Fb")
     assert {number: held_bundle(client, url) for number, url in urls.items()} == contents

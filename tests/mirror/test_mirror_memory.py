@@ -56,7 +56,7 @@ def test_upstream_selection_and_bundles_are_remembered(
     assert refresh(mirror_app).stderr.splitlines() == [
         "acme/clock was unlisted or deleted at the upstream; it stays here.",
         f"Mirrored {upstream.url}: 1 added, 0 changed, 0 unchanged, 0 failed, 1 gone.",
-        "Bundles: 1 fetched, 1 here already, 0 failed.",
+        "Bundles: 1 fetched, 1 already stored, 0 failed.",
     ]
     assert list(exported(mirror_app)) == ["acme/alarm", "acme/clock"]
 

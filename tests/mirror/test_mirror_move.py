@@ -76,7 +76,7 @@ def test_takedowns_and_changes_during_the_move_arrive(
     del moved.documents[NAMES[3]]
     moved.put(document(NAMES[4], version(yanked=True), createdAt="2025-01-01T00:00:00Z"))
     lines = move(mirror_app, upstream, moved).stderr.splitlines()
-    assert lines[0] == f"{NAMES[3]} is not at {moved.url}."
+    assert lines[0] == f"{NAMES[3]} was not found at {moved.url}."
     assert lines[1] == f"{moved.url} lists 9 of 10 copies."
     assert lines[3] == f"{NAMES[3]} was unlisted or deleted at the upstream; it is unlisted here."
     assert listed(mirror_app) == [name for name in NAMES if name != NAMES[3]]
@@ -122,7 +122,7 @@ def test_bundles_stay_and_new_urls_are_stored(
     mirror_summary(mirror_app, upstream.url, "--bundles", "--widget", "acme/clock")
     moved.put(document("acme/clock", moved.with_bundle("1.0.0", b"tick")))
     lines = move(mirror_app, upstream, moved).stderr.splitlines()
-    assert lines[-1] == "Bundles: 0 fetched, 1 here already, 0 failed."
+    assert lines[-1] == "Bundles: 0 fetched, 1 already stored, 0 failed."
     client = mirror_app.test_client()
     assert held_bundle(client, bundle_urls(client)["1.0.0"]) == b"tick"
     (exported_version,) = exported(mirror_app)["acme/clock"]["versions"]
@@ -170,5 +170,5 @@ def test_only_a_known_upstream_moves_and_only_to_a_new_one(
     )
     same = upstream.url.replace("127.0.0.1", "localhost")
     assert error_message(run(mirror_app, "mirror", "move", upstream.url, same)) == (
-        f"{same} is an upstream already; `mirror status` lists the upstreams."
+        f"{same} is already an upstream; `mirror status` lists the upstreams."
     )

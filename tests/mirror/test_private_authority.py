@@ -58,7 +58,7 @@ def test_certificate_is_refused_until_it_is_trusted(
     assert (result.exit_code, result.stderr) == (
         1,
         f"Error: {failure.format(upstream.url)}: its certificate is not valid: self-signed "
-        "certificate; --ca is for a private authority.\n",
+        "certificate; use --ca for a private certificate authority.\n",
     )
     assert command(mirror_app, upstream.url, "--ca", str(certificate)).exit_code == 0
     empty = certificate.with_name("empty.pem")
@@ -96,7 +96,7 @@ def test_certificate_of_another_host_is_refused(
 
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
     result = run(mirror_app, "list", "--ca", certificate)
-    assert (result.exit_code, "--ca is for --server." in result.stderr) == (2, True)
+    assert (result.exit_code, "--ca requires --server." in result.stderr) == (2, True)
 
 
 def test_mirror_remembers_the_file(

@@ -229,7 +229,7 @@ def test_a_fault_can_be_for_one_method_until_the_reset(catalog: WidgetCatalog) -
     catalog.reset()
     assert status_of(catalog, CLOCK, "POST") == 404
     for fault in (catalog.fail_next, catalog.drop_connection, catalog.cut_off, catalog.damage):
-        with pytest.raises(WidgetCatalogError, match="number of requests or until the reset"):
+        with pytest.raises(WidgetCatalogError, match="number of requests or until, not both"):
             fault(3, until="reset")
 
 
@@ -413,7 +413,7 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("fail", b'{"count": 1e10}', 400, "count must be a whole number or null, not 1"),
         ("drop", b'{"count": 10000000000}', 400, "count must be from 1 to 1000000, not 1000000"),
         ("cut", b'{"until": "noon"}', 400, "until must be reset, not 'noon'."),
-        ("fail", b'{"count": 1, "until": "reset"}', 400, "or until the reset, not both."),
+        ("fail", b'{"count": 1, "until": "reset"}', 400, "requests or until, not both."),
         ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be 'api/health'."),
         ("damage", b'{"path": "/x?y=1"}', 400, "path has no query: use '/x'."),
         ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),
@@ -484,14 +484,16 @@ def test_testing_takes_no_sockets_from_systemd(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert (result.returncode, "takes no sockets" in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, "does not support sockets" in result.stderr) == (2, True), (
+        result.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ("-m catalog serve --testing --host 0.0.0.0", "--host must be 127.0.0.1"),
-        ("-m catalog --database x.db serve --testing", "leave out --database"),
+        ("-m catalog --database x.db serve --testing", "omit --database"),
         ("-m flask serve --testing", "is an option of widget-catalog"),
     ],
 )

@@ -437,7 +437,7 @@ def test_of_two_inits_at_once_the_second_does_not_replace_the_file_of_the_first(
     ) as second:
         assert second.stderr is not None
         # It waits in the middle of its work.
-        assert second.stderr.readline().startswith("Another command writes to ")
+        assert second.stderr.readline().startswith("Another command is writing to ")
         assert run_on(path, "init").exit_code == 0
         created = path.stat().st_ino, path.read_bytes()
         os.close(descriptor)

@@ -150,7 +150,7 @@ def test_an_invalid_node_is_an_error_that_says_what_to_do_and_shows_no_password(
 INVALID_USERS = {
     "missing": (None, b"", "a file that exists and that this user can read"),
     "binary": (0o600, b"\xff:\xff", "a file that exists and that this user can read"),
-    "for all": (0o604, b"a:b", "a file that not every user can read: chmod o= makes it one"),
+    "for all": (0o604, b"a:b", "a file that other users cannot read: run chmod o= on it"),
     "without password": (0o600, b"secret", "a file whose first line is USER:PASSWORD"),
 }
 

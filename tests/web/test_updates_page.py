@@ -187,7 +187,7 @@ def test_invalid_list_is_400_with_a_message(
 @pytest.mark.parametrize(
     ("sdk", "message"),
     [
-        ("", "The SDK version of your dashboard is missing, such as 1.4.0."),
+        ("", "Enter the SDK version of your dashboard, such as 1.4.0."),
         ("1.4.x", "An SDK version is three numbers, such as 1.4.0."),
     ],
 )

@@ -180,7 +180,8 @@ def _check_new_document(directories: Sequence[Bundles], value: object) -> Docume
     Other pictures are checked when their files arrive.
     """
     document = check_new_document(value)
-    picture = json.loads((document.about or {}).get("picture") or "{}")
+    text = (document.about or {}).get("picture")
+    picture = json.loads(text) if text else {}
     for each in directories if picture else ():
         if each.has(picture["sha256Hash"]) and not each.has_picture(picture):
             raise DocumentError([f"the file {picture['sha256Hash']} does not match its picture"])

@@ -65,7 +65,7 @@ def locked_new_file(target: Path) -> Iterator[None]:
         # Some network file systems cannot lock a file; there, the file is not locked.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_size > 0 or not _is_at_path(target, file.fileno()):
+        if os.fstat(file.fileno()).st_size > 0 or not is_at_path(target, file.fileno()):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         yield
 
@@ -111,7 +111,7 @@ def _create_locked(parent: Path) -> tuple[Path, int]:
         # create another one.
         with suppress(FileNotFoundError):
             descriptor = _open_directory(directory)
-            if _lock(descriptor) is not False and _is_at_path(directory, descriptor):
+            if _lock(descriptor) is not False and is_at_path(directory, descriptor):
                 return directory, descriptor
             os.close(descriptor)
 
@@ -151,7 +151,8 @@ def _lock(descriptor: int) -> bool | None:
     return True
 
 
-def _is_at_path(path: Path, descriptor: int) -> bool:
+def is_at_path(path: Path, descriptor: int) -> bool:
+    """Return whether the open file or directory is still the one at the path."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .atomic_files import is_at_path
+
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
@@ -26,7 +28,7 @@ def lock_file(path: Path) -> Iterator[None]:
                 return
             # The previous holder of the lock may have removed the file before this process locked
             # it.
-            if _is_at_path(path, descriptor):
+            if is_at_path(path, descriptor):
                 try:
                     yield
                 finally:
@@ -35,10 +37,3 @@ def lock_file(path: Path) -> Iterator[None]:
                 return
         finally:
             os.close(descriptor)
-
-
-def _is_at_path(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

@@ -157,12 +157,12 @@ class Bundles:
         sync_directory(self.directory)
 
     @contextmanager
-    def open_verified(self, sha256: str, size: int | None = None) -> Iterator[BufferedReader]:
-        """Open the bundle for the block; raise BundleError unless it has this hash and size."""
+    def open_verified(self, sha256: str) -> Iterator[BufferedReader]:
+        """Open the bundle for the block; raise BundleError unless it has this hash."""
         path = self.path(sha256)
         with _open(path) as file:
             try:
-                _verify(file, sha256, size)
+                _verify(file, sha256, size=None)
             except OSError as error:
                 # A failed read does not name the file.
                 error.filename = error.filename or str(path)

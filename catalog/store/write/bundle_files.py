@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from ...domain.documents import Document
 from ..bundles.bundles import BundleError, Bundles
@@ -26,7 +27,8 @@ class BundleFiles:
     @contextmanager
     def locked(self, documents: Iterable[Document]) -> Iterator[list[StoredBundle]]:
         """Yield the versions whose bundles are here; nothing removes these files in the block."""
-        versions = [each for document in documents for each in stored_bundles(document)]
+        # Usually there are no files, and nothing to look for.
+        versions = chain.from_iterable(map(stored_bundles, documents if self._hashes else ()))
         valid = [each for each in versions if each.sha256 in self._hashes and self._verify(each)]
         if not valid:
             yield []

@@ -36,19 +36,10 @@ def follow_links(path: Path) -> list[Path]:
     return paths
 
 
-def entry_id(path: Path) -> FileId | None:
+def entry_id(path: Path, *, follow_symlinks: bool = False) -> FileId | None:
     """Return the identity of the file or link at the path; None if there is none."""
     try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def file_id(path: str | os.PathLike[str]) -> FileId | None:
-    """Return the identity of the file at the path; None if there is none."""
-    try:
-        status = os.stat(path)
+        status = os.stat(path, follow_symlinks=follow_symlinks)
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -54,19 +54,21 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
     """Write a verified copy of the connection's snapshot to the target, complete or not at all."""
-    with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
-        connection.backup(copy)
-        # Without a WAL, the copy can be read from a read-only directory.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        check_integrity(copy)
+    with atomic_replace(target) as new:
+        _copy_into(connection, new)
         remove_wal(target)
 
 
 def copy_to_new_file(connection: sqlite3.Connection, target: Path) -> None:
     """Copy the connection's snapshot to a new file; raise FileExistsError if it exists."""
     target.touch(mode=0o600, exist_ok=False)
-    with closing(connect(target, "mode=rw")) as copy:
+    _copy_into(connection, target)
+
+
+def _copy_into(connection: sqlite3.Connection, empty_file: Path) -> None:
+    with closing(connect(empty_file, "mode=rw")) as copy:
         connection.backup(copy)
+        # Without a WAL, the copy can be read from a read-only directory.
         copy.execute("PRAGMA journal_mode = DELETE")
         check_integrity(copy)
 

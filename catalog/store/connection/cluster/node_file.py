@@ -11,7 +11,7 @@ import sqlite3
 
 from ...schema.schema import SCHEMA_VERSION
 from ..database import Database
-from ..file_paths import FileId, file_id, wal_path
+from ..file_paths import FileId, entry_id, wal_path
 from ..lifecycle import check_schema
 from ..revision import Revision, find_revision
 from ..sqlite import Connection, DatabaseError
@@ -56,8 +56,8 @@ class NodeFile(Database):
         The node replaces one after the other. A connection that was opened in between would read an
         old WAL for as long as it is open.
         """
-        file = file_id(self.path)
-        return file and (file, file_id(wal_path(self.path)))
+        file = entry_id(self.path, follow_symlinks=True)
+        return file and (file, entry_id(wal_path(self.path), follow_symlinks=True))
 
     def _open(self, at_path: tuple[FileId, FileId | None] | None) -> Connection:
         if at_path is None:

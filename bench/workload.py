@@ -64,7 +64,7 @@ class Row:
     max_milliseconds: int | None = None
     baseline_bytes: int = PAGE_BYTES
     headers: dict[str, str] = field(default_factory=dict)
-    # Whether requests send the ETag of the response in If-None-Match.
+    # True if requests send the ETag of the response in If-None-Match.
     revalidates: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     # The number of other connections that stay idle in the meantime.

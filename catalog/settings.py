@@ -162,7 +162,7 @@ class Setting:
     default: str
     # None accepts any text.
     parse: Parse | None = None
-    # Whether the value may contain a password and must not appear in messages.
+    # True if the value may contain a password and must not appear in messages.
     is_secret: bool = False
 
 

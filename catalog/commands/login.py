@@ -1,4 +1,4 @@
-"""widget-catalog login, logout and whoami: the token of this user at a service."""
+"""widget-catalog login, logout and whoami: manage this user's token for a service."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from .terminal import replace_unprintable
 
 
 def require_server() -> Server:
-    """Return the service that --server or CATALOG_SERVER names; raise UsageError if none."""
+    """Return the service of --server or CATALOG_SERVER; raise UsageError if neither is given."""
     server = named_server(click.get_current_context())
     if server is None:
         raise click.UsageError("Specify the service with --server URL.")

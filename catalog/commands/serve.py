@@ -1,4 +1,4 @@
-"""widget-catalog serve: the service itself."""
+"""widget-catalog serve: runs the service."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -147,7 +147,7 @@ class NewVersion(NamedTuple):
     # new.
     readme: bytes | None = None
     picture: bytes | None = None
-    # Whether to store this content for an existing version whose bundle is at another URL.
+    # True to store this content for an existing version whose bundle is at another URL.
     stores_again: bool = False
 
 
@@ -188,7 +188,7 @@ class ChangedVersion(TypedDict):
     # The version as scope/name@version.
     version: str
     changed: bool
-    # Whether the version was yanked or deprecated before; if so, only its reason or message
+    # True if the version was already yanked or deprecated, so that only its reason or message
     # changes.
     already: bool
 

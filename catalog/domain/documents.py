@@ -36,7 +36,7 @@ MAX_VERSIONS = 10_000
 MAX_CLOCK_ERROR = timedelta(days=1)
 # The maximum size of all versions as JSON in the detail, including the texts that they inherit.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# Only this many problems are reported: a file of another kind could have one for each value.
+# The maximum number of problems to report: a file of another kind could have one for each value.
 MAX_PROBLEMS = 20
 # The maximum number of commas and brackets: seven times as many as a document with MAX_VERSIONS
 # has. It limits the memory for parsing: three bytes of text can become an object of 100 bytes.

@@ -52,7 +52,7 @@ class Trust(NamedTuple):
     issuer: str
     claims: Mapping[str, str]
     access: Access
-    # How long a short token is valid.
+    # The lifetime of a short token.
     minutes: int
     # The keys of the issuer as a JSON Web Key Set; if None, the service fetches the keys.
     jwks: str | None

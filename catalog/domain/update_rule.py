@@ -28,10 +28,10 @@ class Release(NamedTuple):
     yanked_reason: str | None
     deprecation_message: str | None
     sdk_range: str
-    # Whether the version runs on the SDK.
+    # True if the version runs on the SDK.
     is_compatible: bool
     published_at: str
-    # Whether the request excludes the version because it is too new.
+    # True if the request excludes the version because it is too new.
     is_too_new: bool
 
     @property

@@ -78,7 +78,8 @@ class Differences(NamedTuple):
     # The widgets that are not in the pack, and the missing versions of other widgets.
     widgets: list[str]
     versions: list[str]
-    # When the newest version or widget was added to the catalog, and to the packed catalog.
+    # The times when the newest version or widget was added to the catalog, and to the packed
+    # catalog.
     newest: str
     newest_packed: str
 

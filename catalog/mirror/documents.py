@@ -84,7 +84,7 @@ class Fetched(NamedTuple):
     files: tuple[NewFile, ...] = ()
     is_not_found: bool = False
     failure: str | None = None
-    # Whether the upstream did not respond at all.
+    # True if the upstream did not respond at all.
     is_unavailable: bool = False
 
 

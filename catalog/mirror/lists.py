@@ -52,7 +52,7 @@ class Lists(NamedTuple):
     # All selected widgets, and any others in the list.
     listed: Counts
     others: set[str]
-    # Whether no widget was missed because the list changed while it was being read.
+    # False if widgets may be missing because the list changed while it was being read.
     is_complete: bool
     # None if the upstream does not list its changes.
     changes: UpstreamChanges | None

@@ -7,7 +7,7 @@ from ..domain.changes import WidgetName
 
 @dataclass
 class MirrorReport:
-    """The results of a run, also of a dry run."""
+    """The results of a run or of a dry run."""
 
     # Each widget is given as scope/name.
     added: set[str] = field(default_factory=set)

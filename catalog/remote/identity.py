@@ -29,7 +29,7 @@ class Identity(NamedTuple):
     """The id token of a job."""
 
     id_token: str
-    # Whether other commands of the job have the same id token; if so, the short token is stored.
+    # True if other commands of the job use the same id token, so that the short token is stored.
     is_shared: bool
 
 

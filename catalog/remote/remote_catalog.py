@@ -32,7 +32,7 @@ STORE_AGAIN = {"store": "true"}
 WIDGETS = "/api/widgets/"
 # The maximum number of widgets that a service sends on one page.
 PAGE_SIZE = 100
-# The maximum number of pages: a list without an end must not keep a command busy.
+# The maximum number of pages: an endless list must not keep a command busy.
 MAX_PAGES = 2000
 
 

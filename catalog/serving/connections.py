@@ -74,7 +74,8 @@ class Connection:
     # The response that is being sent: its request, the response itself, and the number of bytes
     # sent before its body.
     _response: tuple[HttpRequest, HttpResponse, int] | None = None
-    # Whether the connection is closed after the response, and whether input is discarded first.
+    # _closes is true if the connection is closed after the response, and _discards_input if input
+    # is discarded first.
     _closes = _discards_input = False
     _discard_end = 0.0
 

@@ -26,9 +26,9 @@ class Context:
     max_body: int
     # Called with endpoint, method, status and seconds; None without CATALOG_METRICS.
     count_request: Callable[[str | None, str, int, float], None] | None = None
-    # Whether the service is stopping, so that each response is the last of its connection.
+    # True if the service is stopping, so that each response is the last of its connection.
     is_stopping: bool = False
-    # Whether the service is stopping because of an error.
+    # True if the service is stopping because of an error.
     has_failed: bool = False
     # Connections that have entered a phase since the event loop last checked, in this order.
     touched: dict[Any, None] = field(default_factory=dict)

@@ -20,8 +20,8 @@ from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener
 
-# How long a turn serves connections before it looks for new events: a flood from one client delays
-# a request of another client by this time.
+# The maximum duration of a turn before it looks for new events: a flood from one client delays
+# requests of other clients by this time.
 TURN_TIME = 0.001  # seconds
 # The time between two checks of the deadlines, and between two calls of other periodic work.
 CHECK_INTERVAL = 1  # seconds

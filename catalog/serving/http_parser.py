@@ -68,7 +68,7 @@ class HttpRequest:
     expects_continue = False
     # The value is 0 for a chunked body.
     content_length = 0
-    # Whether uploads.py must admit the body before it is received.
+    # True if uploads.py must admit the body before it is received.
     needs_admission = False
     # The reason why the application gets the request without its body. The client may still be
     # sending.

@@ -90,7 +90,7 @@ class Listener:
 
     # The events that the event loop waits for; only the event loop uses them.
     registered_events = 0
-    # Whether the last accept emptied the queue of connections.
+    # True if the last accept emptied the queue of connections.
     is_empty = False
     _paused_until = 0.0
 

@@ -30,8 +30,8 @@ class QuietHandler(WSGIRequestHandler):
 class MetricsServer(ThreadingWSGIServer):
     """A server that limits the number of connections and the duration of each."""
 
-    # How many connections may wait to be accepted. If there are more, clients try again only a
-    # second later.
+    # The maximum number of connections that wait to be accepted. Further clients connect only after
+    # a retry, a second later.
     request_queue_size = 128
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

@@ -32,8 +32,8 @@ from .uploads import Uploads
 # Threads release the GIL often while they read the database. With Python's default of 5 ms to get
 # the GIL back, a busy service would spend its time waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
-# How long an idle connection stays open while the service stops: its next request may be on the
-# way.
+# The time for which an idle connection stays open while the service stops: its next request may be
+# on the way.
 STOP_IDLE_TIME = 0.3  # seconds
 
 # The number of files that the process opens: a base number, with three for the database connection

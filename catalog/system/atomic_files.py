@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
-# How often a process that waits for a lock tries again.
+# The interval at which a process that waits for a lock tries again.
 LOCK_INTERVAL = 0.05  # seconds
 
 

@@ -117,7 +117,7 @@ class Connections:
         """
         self._ca, self._seconds = ca, seconds
         self._protects_local_network = protects_local_network
-        # Whether all addresses of the first host are local.
+        # True if all addresses of the first host are local; None before the first connection.
         self._is_local: bool | None = None
         self._idle: list[tuple[Origin, HTTPConnection]] = []
         # Close the sockets of a client that is never closed explicitly.

@@ -29,9 +29,9 @@ class Credentials(NamedTuple):
     path: str
     # The value of the Authorization header; None if there is no entry or it must not be sent.
     authorization: str | None = None
-    # Whether there is an entry that is not sent because the URL is not https.
+    # True if there is an entry that is not sent because the URL is not https.
     needs_https: bool = False
-    # Whether other users can read the file.
+    # True if other users can read the file.
     is_exposed: bool = False
 
     def describe_rejection(self, host: str, status: int) -> str:

@@ -25,7 +25,8 @@ def open_closed_outputs() -> None:
 def release_large_blocks() -> None:
     """Make malloc return large blocks to the system when they are freed.
 
-    glibc would keep them for each thread: after 20 registries of 20 MB, 960 MB instead of 180.
+    glibc would keep them for each thread: after 20 registries of 20 MB, the process took 960 MB
+    instead of 180 MB.
     """
     # Other C libraries do not have mallopt.
     with suppress(AttributeError):

@@ -39,7 +39,7 @@ class Fault:
 
     method: str | None
     path: str | None
-    # How many requests are left; infinite until the next reset.
+    # The number of requests that are left; infinite until the next reset.
     left: float
     # The status that replaces the response, or the effect on it: drop, cut or damage.
     effect: int | str

@@ -63,7 +63,7 @@ def format_count(count: int, noun: str) -> str:
 # Parsing a range of thousands of characters takes milliseconds, so the results are cached.
 @lru_cache(maxsize=512)
 def is_readable(sdk_range: str) -> bool:
-    """Return whether a range names the SDKs that a version needs; other texts are possible."""
+    """Return whether the text is an npm range and can be shown as the SDK of a version."""
     return is_range(sdk_range)
 
 

@@ -36,7 +36,7 @@ STATES = {
     "deprecated": "Deprecated",
     "current": "Up to date",
 }
-# Why an entry of the list stays unchanged, by its state.
+# The reason why an entry of the list stays unchanged, by its state.
 UNCHANGED = {
     "yanked": "yanked without a replacement",
     "incompatible": "incompatible without a replacement",

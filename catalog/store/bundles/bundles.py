@@ -18,8 +18,8 @@ GZIP_SUFFIX = ".gz"
 # The names of compressed bundles and of incomplete files.
 COMPRESSED_NAME = re.compile("[0-9a-f]{64}[.]gz")
 PARTIAL_NAME = re.compile("[0-9a-f]{64}([.][a-z0-9_]+[.]gz)?[.]partial")
-# How long a command waits for other processes: each locks the directory while it moves a batch of
-# bundles into place.
+# The maximum time that a command waits for other processes, which lock the directory while they
+# move a batch of bundles into place.
 LOCK_TIMEOUT = 60  # seconds
 
 

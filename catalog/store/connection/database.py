@@ -46,7 +46,7 @@ class Database(Readers):
     All methods may be called by any thread.
     """
 
-    # Whether processes on several machines write to the file; see cluster.py.
+    # True if processes on several machines write to the file; see cluster.py.
     is_cluster = False
     # Threads that can write at the same time.
     writer_threads = 1
@@ -59,11 +59,11 @@ class Database(Readers):
         # then wait for up to a minute; requests do not set it.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
-        # Whether a request has read a damaged part of the file. Others may still succeed.
+        # True if a request has read a damaged part of the file. Other requests may still succeed.
         self.is_damaged = False
-        # Whether the last write found the file locked by another process.
+        # True if the last write found the file locked by another process.
         self._is_stalled = False
-        # Whether the last call of execute(), which counts installs, failed because of the file.
+        # True if the last call of execute(), which counts installs, failed because of the file.
         self._has_failed = False
 
     def transact(

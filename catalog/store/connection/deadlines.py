@@ -20,13 +20,13 @@ class Deadline(threading.local):
     _time = math.inf
     # The deadline in CPU time of the thread.
     _cpu_time = math.inf
-    # Whether the request fails at the deadline. Otherwise another thread restarts it.
+    # True if the request fails at the deadline. Otherwise another thread restarts it.
     is_final = False
-    # Whether this thread may respond only from the cache.
+    # True if this thread may respond only from the cache.
     only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
-    # When the request arrived; 0 if that does not matter.
+    # The time when the request arrived; 0 if it does not matter.
     arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:

@@ -34,7 +34,7 @@ FILE_ERROR_CODES = {
     sqlite3.SQLITE_READONLY,
 }
 
-# To bind None or a bool, sqlite3 searches for an adapter, which takes longer if there is none. A
+# To bind None or a bool, sqlite3 searches for an adapter, which takes longer if none exists. A
 # third of the values of an import are None.
 sqlite3.register_adapter(type(None), lambda value: value)
 sqlite3.register_adapter(bool, int)

@@ -19,8 +19,8 @@ IS_AVAILABLE = "yanked = 0"
 # tilde.
 IS_STABLE = "instr(precedence, '-') = 0"
 IS_EARLIER = "published_at < :before"
-# Whether a range admits the SDK. Its intervals are disjoint, so only the last one that begins at or
-# before the SDK's key can contain the key.
+# This condition is true if a range admits the SDK. The intervals of a range are disjoint, so only
+# the last one that begins at or before the SDK's key can contain the key.
 ADMITS = """
 :sdk < (SELECT high FROM sdk_interval
         WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)

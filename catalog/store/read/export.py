@@ -10,7 +10,7 @@ from . import json_sql
 from .candidates import NEWEST_FIRST
 from .selection import IS_SELECTED
 
-# How many widgets are read at once.
+# The number of widgets that are read at once.
 PAGE_SIZE = 200
 
 ABOUT = "SELECT * FROM about WHERE widget_id = :id"

@@ -53,7 +53,8 @@ def find_pictures(
     return {position: json.loads(text) for position, text in rows}
 
 
-# How many widgets with a keyword, or with the same permissions, are compared to find similar ones.
+# The maximum number of widgets with the same keyword, or with the same permissions, that are
+# compared to find similar ones.
 MAX_COMPARED = 100
 _TITLE = "widget.scope, widget.name, display_name AS displayName, icon, description"
 MORE_IN_SCOPE = f"""

@@ -129,7 +129,7 @@ class CopiedVersion(NamedTuple):
     # The bundleUrl that the upstream states.
     url: str
     is_stored: bool
-    # Whether the URL of the stored bundle contains its hash. After mirror --adopt it does not yet.
+    # True if the URL of the stored bundle contains its hash. After mirror --adopt it does not yet.
     has_hash: bool
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ def require_compat_sdk(value: str | None) -> str:
 
 
 def check_repeated(name: str, values: Sequence[object], maximum: int) -> None:
-    """Raise ParameterError unless there are 1 to maximum values of a parameter, all different."""
+    """Raise ParameterError unless a parameter has 1 to maximum values, all different."""
     if not 1 <= len(values) <= maximum:
         raise ParameterError(f"{name} must be given 1 to {maximum} times, not {len(values)}.")
     if len(set(values)) < len(values):

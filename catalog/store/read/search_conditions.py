@@ -65,7 +65,7 @@ class Conditions(NamedTuple):
     # name, the description or the name.
     in_name: str
     in_text: str
-    # How many words are in the display name.
+    # The number of words that are in the display name.
     words_in_name: str
     # The values of all parameters in the conditions.
     values: Mapping[str, object]

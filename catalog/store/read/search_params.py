@@ -56,9 +56,9 @@ class SearchQuery:
     # Find only widgets whose latest version has this licence. NONE selects widgets without a
     # licence.
     license: str | None = None
-    # Whether each result includes the picture of its widget.
+    # True if each result includes the picture of its widget.
     pictures: bool = False
-    # Whether a page runs the search. Pages also search scope/name and keywords, and treat
+    # True if a page runs the search. Pages also search scope/name and keywords, and treat
     # "-network" as no network access at all. The API does not, and never sets the fields below.
     for_pages: bool = False
     # Find only widgets with this folded keyword.

@@ -40,7 +40,7 @@ class Token(NamedTuple):
     last_used_day: str | None
     # The time until which the secret before the last rotation is valid.
     previous_expires_at: str | None = None
-    # Whether the client sent the previous secret; expires_at is then the expiry of that secret.
+    # True if the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False
     # The subject and claims of the id token. Only a short token has them; its name is the name of
     # its trust.

@@ -17,8 +17,8 @@ class BundleFiles:
     def __init__(self, database: Database, bundles: Bundles) -> None:
         self._bundles = bundles
         self._hashes = set(bundles.hashes())
-        # Whether each file has the right content. Stored bundles were verified when they were
-        # stored.
+        # Maps the hash of each known file to whether its content is right. Stored bundles were
+        # verified when they were stored.
         self._is_valid: dict[str, bool] = {}
         if self._hashes:
             with database.read() as connection:

@@ -40,21 +40,21 @@ from .collected import CollectedTransaction
 from .node_file import READ_ONLY, NodeFile
 from .rqlite_http import Node, NotDoneError
 
-# How often a transaction is tried while others change the catalog.
+# The maximum number of attempts for a transaction while other writers change the catalog.
 MAX_ATTEMPTS = 10
-# How long a write that certainly failed is retried: a new leader may be elected in that time.
+# The time for which a write that certainly failed is retried: a new leader may be elected by then.
 RETRY_TIME = 5.0  # seconds
 RETRY_INTERVAL = 0.05  # seconds
-# How long a request waits for the outcome of its write, including retries. A command waits longer,
-# and for each of its writes.
+# The maximum time that a request waits for the outcome of its write, including retries. A command
+# waits longer, and for each of its writes.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
-# How long a request waits until the local node has applied its write.
+# The maximum time that a write waits until the local node has applied it.
 APPLY_TIMEOUT = 2.0  # seconds
 APPLY_INTERVAL = 0.002  # seconds
-# How long a health check waits for the revision of the leader.
+# The maximum time that a health check waits for the revision of the leader.
 CHECK_TIMEOUT = 1.0  # seconds
-# How long the service waits for its node when it starts.
+# The maximum time that the service waits for its node when it starts.
 START_TIMEOUT = 60.0  # seconds
 # The limit for a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
@@ -78,7 +78,7 @@ class Cluster(NodeFile):
     def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
         super().__init__(path, **options)
         self.node = node
-        # Whether the last write found a leader. If it did not, the next write is not retried.
+        # True if the last write found a leader. Otherwise the next write is not retried.
         self._has_leader = True
 
     @property

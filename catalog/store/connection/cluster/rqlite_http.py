@@ -1,8 +1,8 @@
 """HTTP requests to the rqlite node on this machine, and what their errors mean for a write.
 
 A failed write was either certainly not carried out (NotDoneError), so it may be sent again, or its
-outcome is unknown (OutcomeUnknownError), so it must not be: an install would be counted twice. A
-failed read changes nothing, so it is always a NotDoneError.
+outcome is unknown (OutcomeUnknownError), so it must not be sent again: an install would be counted
+twice. A failed read changes nothing, so it is always a NotDoneError.
 """
 
 import json

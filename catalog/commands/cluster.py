@@ -50,7 +50,7 @@ def cluster(action: str, json_output: bool) -> None:
 def migrate() -> None:
     """Migrate the catalog to the schema of this release.
 
-    A file is copied beside itself first. The service also migrates it when it starts, but never the
+    A copy of a file is kept beside it. The service also migrates it when it starts, but never the
     nodes of a cluster: stop all services first, and start those of this release afterwards.
     """
     database().migrate()

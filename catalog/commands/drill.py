@@ -31,7 +31,7 @@ from .output import CommandError, print_first, print_status, progress_bar
     help="Use the backups in this directory instead of CATALOG_BACKUPS.",
 )
 def drill(directory: Path | None) -> None:
-    """Restore the newest backup elsewhere and check it.
+    """Restore the newest backup to a temporary folder and check it.
 
     The command takes the newest file of backup --dir and, if there is one, of pack --dir, which has
     the bundles. It restores both to a temporary folder in the same directory, and does not use the

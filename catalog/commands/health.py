@@ -19,7 +19,7 @@ UNIX_SCHEME = "unix:"
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
 # No response of the service is larger than this.
 MAX_BODY = 10_000  # bytes
-NOT_OURS = ", but not as a widget catalog does"
+NOT_OURS = ", but not like a widget catalog"
 
 
 def parse_url(text: str) -> str:

@@ -43,7 +43,7 @@ def list_(
     """List widgets, or find them by words.
 
     Each of the WORDS must occur in the display name, the description or scope/name. Case and
-    accents are ignored. With --server, the command lists what the service shows to everybody.
+    accents are ignored. With --server, the command lists the public widgets of the service.
     """
     folded = folded_words(" ".join(words))
     catalog = open_catalog()

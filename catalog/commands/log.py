@@ -31,8 +31,8 @@ def log(widget: WidgetName | None, since: str | None, limit: int | None, json_ou
     """Print who changed what, the newest change last.
 
     The audit log has every change of the catalog and of its tokens. With WIDGET, the command prints
-    only changes of that widget. With --server, it prints those of the widgets that your token is
-    for. Installs are not recorded.
+    only changes of that widget. With --server, it prints changes of the widgets that your token may
+    access. Installs are not recorded.
     """
     entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()

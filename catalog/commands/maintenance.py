@@ -113,7 +113,7 @@ def restore(file: Path, yes: bool) -> None:
     print_moved(damaged)
     if damaged:
         print_status(
-            f"Tokens and the audit log are those of {file}. Tokens that were revoked after that "
+            f"Tokens and the audit log come from {file}. Tokens that were revoked after that "
             "backup are valid again: see widget-catalog token list."
         )
 

@@ -109,9 +109,9 @@ def refresh_command(
 ) -> None:
     """Copy another catalog, or refresh its copies.
 
-    URL is the address of its service, such as https://widgets.example.com. A run that reaches its
-    end remembers the URL with the options that select what is copied. Without a URL, all upstreams
-    are refreshed with the options of their last run.
+    URL is the address of its service, such as https://widgets.example.com. A completed run
+    remembers the URL with the options that select what is copied. Without a URL, all upstreams are
+    refreshed with the options of their last run.
 
     Only what changed since the last run is transferred. Widgets that the upstream has unlisted or
     deleted are unlisted here, and deleted versions are removed. Installs that were counted here are

@@ -34,8 +34,8 @@ def outdated(
 ) -> None:
     """List the updates of installed versions.
 
-    FILE has one scope/name@version per line, or is a JSON array of them or a JSON object of
-    scope/name to version; - is standard input. Empty lines and lines that begin with # are
+    FILE has one scope/name@version per line, or is a JSON array of them, or a JSON object that maps
+    scope/name to a version; - is standard input. Empty lines and lines that begin with # are
     ignored. The table omits versions that are up to date and neither yanked nor deprecated. The
     output of --json has all versions.
     """

@@ -54,9 +54,9 @@ def publish(
     MANIFEST is a JSON file that describes the version, and BUNDLE is its JavaScript file. One of
     them can be - for standard input. The first version creates the widget.
 
-    The service stores the bundle and serves it, unless --bundle-url or CATALOG_BUNDLE_URL says that
-    it is elsewhere. A version that is already published changes nothing; if its content differs,
-    the command fails.
+    The service stores the bundle and serves it, unless --bundle-url or CATALOG_BUNDLE_URL says
+    where it is. A version that is already published changes nothing; if its content differs, the
+    command fails.
     """
     if file_name(manifest) == file_name(bundle) == STDIN:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")

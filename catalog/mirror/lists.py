@@ -102,7 +102,7 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
         page += 1
         parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
         result = read_json(upstream.get_page(f"{V1_PREFIX}search?{parameters}"))
-        with _format_errors("the search response is not that of a widget catalog"):
+        with _format_errors("the search response is not from a widget catalog"):
             total = check_whole_number(result["total"])
             entries = {_check_key(each): each for each in result["widgets"]}
             for key, entry in entries.items():

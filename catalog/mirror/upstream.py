@@ -155,7 +155,7 @@ def _redirect_target(url: str, location: str) -> str:
     try:
         target = urljoin(url, location)
     except ValueError:
-        raise UpstreamError(f"it redirects to {quoted(location)}, not a URL") from None
+        raise UpstreamError(f"it redirects to {quoted(location)}, which is not a URL") from None
     if urlsplit(url).scheme == "https" and not target.startswith("https:"):
         raise UpstreamError(f"it redirects from https to {quoted(target)}")
     return target

@@ -53,7 +53,7 @@ def check_shape(value: object, shape: Shape) -> None:
 
 def _check_type(value: object, types: type | tuple[type, ...]) -> None:
     if not isinstance(value, types):
-        raise ShapeError("is not that of a widget catalog")
+        raise ShapeError("is not from a widget catalog")
 
 
 # The response to the exchange of an id token.

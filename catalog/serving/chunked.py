@@ -74,8 +74,8 @@ class ChunkedDecoder:
         match = SIZE_LINE.fullmatch(data, line_start, end)
         if not match or is_wrong_end:
             raise MalformedRequestError(
-                "a chunk must be its size in 1 to 16 hexadecimal digits, valid extensions, CRLF, "
-                "that many bytes and CRLF"
+                "a chunk must consist of its size (1 to 16 hexadecimal digits), valid extensions, "
+                "CRLF, its data and CRLF"
             )
         self._missing = int(match[1], 16)
         self._in_trailers = not self._missing

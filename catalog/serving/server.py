@@ -239,7 +239,7 @@ def drain(loop: EventLoop, timeout: int) -> None:
             if busy:
                 connections = f"{plural(busy, 'connection')} {'was' if busy == 1 else 'were'}"
                 seconds = plural(timeout, "second")
-                logger.warning("%s not finished %s after the stop.", connections, seconds)
+                logger.warning("%s still busy %s after the stop.", connections, seconds)
             break
     for pool in loop.context.dispatcher.pools.values():
         pool.clear()

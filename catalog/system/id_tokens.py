@@ -54,7 +54,7 @@ def verify(token: IdToken, keys: Sequence[Json], issuer: str, audience: str) -> 
         except (jwt.PyJWTError, ArithmeticError, ValueError, TypeError) as error:
             raise IdTokenError(_describe(error, token, audience)) from error
     raise IdTokenError(
-        f"The signature of the id token is not that of {issuer} with the key {quoted(key_id)}."
+        f"The signature of the id token does not match the key {quoted(key_id)} of {issuer}."
     )
 
 

@@ -405,7 +405,7 @@ def test_restore_renames_a_damaged_catalog(
         0,
         f"Restored {catalog} from {backup}.\n"
         f"The old database is damaged; it was moved to {damaged}.\n"
-        f"Tokens and the audit log are those of {backup}. Tokens that were revoked after that "
+        f"Tokens and the audit log come from {backup}. Tokens that were revoked after that "
         "backup are valid again: see widget-catalog token list.\n",
     )
     assert damaged.read_bytes() == before

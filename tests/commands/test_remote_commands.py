@@ -1123,7 +1123,7 @@ def test_a_response_of_another_shape_is_reported(
     faulty.prepared = [(200, response)]
     message = failure(run_remotely(faulty.url, line))
     assert re.fullmatch(
-        rf"The response of {faulty.url} (has no \w+|is not that of a widget catalog); a proxy or "
+        rf"The response of {faulty.url} (has no \w+|is not from a widget catalog); a proxy or "
         r"another service may have sent it\.",
         message,
     )

@@ -46,7 +46,7 @@ INVALID = {
     "404": (status(404), "is listed, but its detail is not found"),
     "500": (status(500), "it responded 500"),
     "redirect to a file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an"),
-    "redirect to no URL": (redirect("http://["), "redirects to 'http://[', not a URL"),
+    "redirect to no URL": (redirect("http://["), "redirects to 'http://[', which is not a URL"),
     "redirect to no port": (redirect("http://127.0.0.1:99999/"), "is not an absolute http or"),
     "redirects": (redirect(detail("acme/clock")), "it redirects too often"),
     "truncated": (truncate(10), INCOMPLETE),
@@ -149,7 +149,7 @@ def test_run_continues_after_many_unexpected_statuses(
     assert "There are 10 more." in result.stderr
 
 
-NOT_A_CATALOG = "the search response is not that of a widget catalog"
+NOT_A_CATALOG = "the search response is not from a widget catalog"
 INVALID_SEARCHES = {
     "404": (status(404), "it responded 404"),
     "HTML": (body(b"<html>"), "the response is not JSON in UTF-8"),

@@ -92,4 +92,4 @@ class Clock:
 
 def test_a_name_in_a_list_is_limited_in_length(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.fail(SEARCH, page("acme/" + "n" * 1000, total=1))
-    assert "is not that of a widget catalog" in run_mirror(mirror_app, upstream.url).stderr
+    assert "is not from a widget catalog" in run_mirror(mirror_app, upstream.url).stderr

@@ -118,7 +118,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         pictures=_parse_include(parameters.get("include")),
     )
     if query.compatible and query.candidates.sdk is None:
-        raise ParameterError("compatible requires compatSdk, such as compatSdk=1.4.0.")
+        raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
     return query
 
 

@@ -48,7 +48,7 @@ class NodeFile(Database):
 
     def missing_error(self) -> DatabaseError:
         """Return the error for a file that no node has created."""
-        return DatabaseError(f"{self.name} does not exist. Start the rqlite node whose file it is.")
+        return DatabaseError(f"{self.name} does not exist. Start the rqlite node that owns it.")
 
     def _find_files(self) -> tuple[FileId, FileId | None] | None:
         """Return the identity of the file and of its WAL; None if there is no file.

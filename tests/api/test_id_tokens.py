@@ -506,7 +506,7 @@ def test_a_new_key_is_fetched_when_a_token_uses_it(
     assert exchange(trusting, issuer.sign()).status_code == 200
     issuer.keys = {"two": make_key(number=2)}
     # Never more than once a minute.
-    assert "with the key 'two'" in refusal(trusting, issuer.sign())
+    assert "match the key 'two'" in refusal(trusting, issuer.sign())
     clock.seconds += 60
     assert exchange(trusting, issuer.sign()).status_code == 200
     assert issuer.requests == [DISCOVERY, "/keys"] * 2
@@ -514,7 +514,7 @@ def test_a_new_key_is_fetched_when_a_token_uses_it(
     issuer.keys["one"] = make_key()
     forged = issuer.sign(key="one")
     del issuer.keys["one"]
-    assert "with the key 'one'" in refusal(trusting, forged)
+    assert "match the key 'one'" in refusal(trusting, forged)
 
 
 def test_unknown_key_ids_cause_one_fetch_in_a_minute(

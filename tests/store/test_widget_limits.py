@@ -42,29 +42,34 @@ def assert_refused(app: Flask, *arguments: str, stdin: str | None = None, count:
     assert run(app, "check").exit_code == 0
 
 
-def test_a_second_import_does_not_add_more_versions_than_allowed(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(6000)))
-    lines = [document("acme/notes"), document("acme/clock", *versions(6000, major=2))]
-    content = "\n".join(map(json.dumps, lines))
-    assert_refused(app, "import", "-", stdin=content, count=12_000)
-    put(app, document("acme/clock", *versions(4000, major=2)))
-    assert exported(app).count(b'"bundleUrl"') == 10_000
+# A widget can have 255 versions with release notes of this length.
+LONG_NOTES = {"releaseNotes": "x" * 65_536}
+
+
+def test_a_second_import_does_not_make_a_widget_larger_than_allowed(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(150, **LONG_NOTES)))
+    more = document("acme/clock", *versions(150, major=2, **LONG_NOTES))
+    content = "\n".join(map(json.dumps, [document("acme/notes"), more]))
+    assert_refused(app, "import", "-", stdin=content, count=300)
+    put(app, document("acme/clock", *versions(100, major=2, **LONG_NOTES)))
+    assert exported(app).count(b'"bundleUrl"') == 250
 
 
 def test_an_import_reports_every_widget_that_would_become_too_large_and_writes_none(
     app_with: AppWith,
 ) -> None:
-    large = [document(f"acme/{name}", *versions(6000)) for name in ("clock", "timer")]
-    app = app_with(*large)
+    names = ("clock", "timer")
+    app = app_with(*(document(f"acme/{name}", *versions(150, **LONG_NOTES)) for name in names))
     before = exported(app)
-    larger = [document(f"acme/{name}", *versions(4001, major=2)) for name in ("clock", "timer")]
+    more = versions(106, major=2, **LONG_NOTES)
+    larger = [document(f"acme/{name}", *more) for name in names]
     # These are in a batch of their own.
     small = [document(f"acme/w{number}") for number in range(150)]
     result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, *larger])))
     assert (result.exit_code, exported(app)) == (1, before)
     assert [line.split(" versions of ")[0] for line in result.stderr.splitlines()] == [
-        "Error: acme/clock is too large, with 10001",
-        "acme/timer is too large, with 10001",
+        "Error: acme/clock is too large, with 256",
+        "acme/timer is too large, with 256",
     ]
 
 

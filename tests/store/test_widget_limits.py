@@ -43,15 +43,15 @@ def assert_refused(app: Flask, *arguments: str, stdin: str | None = None, count:
 
 
 # A widget can have 255 versions with release notes of this length.
-LONG_NOTES = {"releaseNotes": "x" * 65_536}
+LONG_NOTES = "x" * 65_536
 
 
 def test_a_second_import_does_not_make_a_widget_larger_than_allowed(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(150, **LONG_NOTES)))
-    more = document("acme/clock", *versions(150, major=2, **LONG_NOTES))
+    app = app_with(document("acme/clock", *versions(150, releaseNotes=LONG_NOTES)))
+    more = document("acme/clock", *versions(150, major=2, releaseNotes=LONG_NOTES))
     content = "\n".join(map(json.dumps, [document("acme/notes"), more]))
     assert_refused(app, "import", "-", stdin=content, count=300)
-    put(app, document("acme/clock", *versions(100, major=2, **LONG_NOTES)))
+    put(app, document("acme/clock", *versions(100, major=2, releaseNotes=LONG_NOTES)))
     assert exported(app).count(b'"bundleUrl"') == 250
 
 
@@ -59,9 +59,11 @@ def test_an_import_reports_every_widget_that_would_become_too_large_and_writes_n
     app_with: AppWith,
 ) -> None:
     names = ("clock", "timer")
-    app = app_with(*(document(f"acme/{name}", *versions(150, **LONG_NOTES)) for name in names))
+    app = app_with(
+        *(document(f"acme/{name}", *versions(150, releaseNotes=LONG_NOTES)) for name in names)
+    )
     before = exported(app)
-    more = versions(106, major=2, **LONG_NOTES)
+    more = versions(106, major=2, releaseNotes=LONG_NOTES)
     larger = [document(f"acme/{name}", *more) for name in names]
     # These are in a batch of their own.
     small = [document(f"acme/w{number}") for number in range(150)]

@@ -30,9 +30,8 @@ class Release(NamedTuple):
     sdk_range: str
     # True if the version runs on the SDK.
     is_compatible: bool
-    published_at: str
-    # True if the request excludes the version because it is too new.
-    is_too_new: bool
+    # When the version was published, if the request excludes it because it is too new.
+    too_new_at: str | None
 
     @property
     def is_prerelease(self) -> bool:
@@ -93,7 +92,7 @@ def _is_eligible(release: Release, installed: Release) -> bool:
     return (
         release.is_compatible
         and not release.is_yanked
-        and not release.is_too_new
+        and not release.too_new_at
         and (not release.is_prerelease or _is_same_prerelease(release, installed))
     )
 
@@ -117,8 +116,8 @@ def _explain(release: Release) -> str:
         return f"{release.number} was yanked" + (f": {reason.rstrip('.')}" if reason else "")
     if not release.is_compatible:
         return f"{release.number} needs SDK {shorten(release.sdk_range, MAX_QUOTED)}"
-    if release.is_too_new:
-        return f"{release.number} is too new (published {release.published_at})"
+    if release.too_new_at:
+        return f"{release.number} is too new (published {release.too_new_at})"
     return f"{release.number} is a prerelease"
 
 

@@ -39,8 +39,8 @@ SELECT json_group_array(json_array(position, json(versions))) FROM (
     SELECT item.key AS position, (
         SELECT json_group_array(json_array(
             id, precedence, version, yanked, yanked_reason, deprecation_message, sdk_version,
-            iif(:sdk IS NULL OR {RUNS_ON_SDK}, 1, 0), published_at,
-            iif(:before IS NULL OR {IS_EARLIER}, 0, 1)))
+            iif(:sdk IS NULL OR {RUNS_ON_SDK}, 1, 0),
+            iif(:before IS NULL OR {IS_EARLIER}, NULL, published_at)))
         FROM (
             SELECT id, precedence, version, yanked, yanked_reason, deprecation_message,
                 sdk_version, published_at

@@ -35,7 +35,7 @@ class Release(NamedTuple):
 
     @property
     def is_prerelease(self) -> bool:
-        """Whether the version precedes the release of its three numbers."""
+        """Whether the version number has a prerelease part, such as -rc.1."""
         return "-" in self.precedence
 
     @property

@@ -52,7 +52,7 @@ def check_description(fields: Json) -> Row:
 def build_publication(
     bundle: StoredBundle, stored: Json | None, published_at: str, fields: Json
 ) -> Json:
-    """Return the widget document of one version; fields take precedence.
+    """Return the widget document of one version; the given fields override the defaults.
 
     A stored widget keeps its properties. Raise DocumentError if a field cannot be set.
     """

@@ -44,7 +44,7 @@ def _copy(database: Database, target: Path, name: Path) -> None:
 
 
 def backup_verified(database: Database, target: Path, name: Path) -> None:
-    """Copy the current catalog to a new file, and verify it on disk; errors use the name."""
+    """Copy the current catalog to a new file, and verify it on disk; errors contain the name."""
     _copy(database, target, name)
     with target.open("rb") as file:
         drop_from_memory(file)

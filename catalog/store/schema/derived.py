@@ -117,7 +117,7 @@ def add_ranges(ranges: Iterable[str]) -> list[Statement]:
     return [(ADD_RANGES, values), (ADD_INTERVALS, values)]
 
 
-# Most versions use one of a few ranges.
+# Most versions use one of a few ranges, so the results are cached.
 @lru_cache(maxsize=256)
 def _range_member(range_: str) -> str:
     return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"

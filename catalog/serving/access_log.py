@@ -102,10 +102,6 @@ class AccessLog:
         # All writers of the process, including the one for errors.
         self.writers = [writer]
 
-    def lost_lines(self) -> int:
-        """Return how many lines of all logs were dropped since the process started."""
-        return sum(writer.lost_lines for writer in self.writers)
-
     def add(
         self, request: HttpRequest, response: HttpResponse, client: str, size: int, seconds: float
     ) -> None:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..domain.request_kinds import Kind
@@ -107,26 +108,22 @@ class Dispatcher:
         self._waking.setblocking(False)
         self.wake_descriptor = self._waking.fileno()
         self.pools = {
-            "quick": Pool(1, self._guarded(self._read_quickly)),
-            "long": Pool(1, self._guarded(self._read_long)),
-            "writer": Pool(database.writer_threads, self._guarded(self._install)),
-            "publisher": Pool(1, self._guarded(self._change)),
+            "quick": Pool(1, partial(self._guard, self._read_quickly)),
+            "long": Pool(1, partial(self._guard, self._read_long)),
+            "writer": Pool(database.writer_threads, partial(self._guard, self._install)),
+            "publisher": Pool(1, partial(self._guard, self._change)),
             # A session may wait for an issuer of id tokens, which must not delay other requests.
-            "session": Pool(1, self._guarded(self._change)),
+            "session": Pool(1, partial(self._guard, self._change)),
         }
         self._responses: deque[tuple[Task, HttpResponse | None]] = deque()
 
-    def _guarded(self, handle: Callable[[Task], None]) -> Callable[[Task], None]:
-        """Return a function that also ends the request if handle() raises an unexpected error."""
-
-        def run(task: Task) -> None:
-            try:
-                handle(task)
-            except BaseException:
-                logger.exception("A request failed.")
-                self._hand_over(task, None)
-
-        return run
+    def _guard(self, handle: Callable[[Task], None], task: Task) -> None:
+        """Handle the request, and end it if handle() raises an unexpected error."""
+        try:
+            handle(task)
+        except BaseException:
+            logger.exception("A request failed.")
+            self._hand_over(task, None)
 
     def dispatch(self, task: Task) -> None:
         """Handle the request on this thread, the I/O thread, or hand it over to another thread."""
@@ -198,8 +195,8 @@ class Dispatcher:
 
     def _add(self, pool: str, task: Task) -> None:
         if self._testing:
-            handle = self._guarded(self._change)
-            threading.Thread(target=handle, args=(task,), daemon=True).start()
+            arguments = self._change, task
+            threading.Thread(target=self._guard, args=arguments, daemon=True).start()
         else:
             self.pools[pool].add(task)
 

@@ -142,7 +142,7 @@ class ServerCollector(Collector):
         yield _counter("response_cache_hits", "Responses from the cache.", cache.hits)
         yield _counter("response_cache_misses", "Responses rendered.", cache.misses)
         yield _gauge("response_cache_size_bytes", "Memory used by the cache.", cache.size())
-        lost = self._loop.context.access_log.lost_lines()
+        lost = sum(writer.lost_lines for writer in self._loop.context.access_log.writers)
         yield _counter("log_lines_lost", "Log lines lost because they were not read in time.", lost)
 
 

@@ -132,7 +132,7 @@ def refresh(
     if bundle_report:
         print_bundles(bundle_report)
     if failures:
-        raise CommandError(f"{failures}; the rest is done.")
+        raise CommandError(f"{failures}; everything else succeeded.")
 
 
 def ask(run: "MirrorRun", yes: bool) -> None:

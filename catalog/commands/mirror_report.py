@@ -156,7 +156,8 @@ def _describe_outdated(key: "WidgetName", run: "MirrorRun") -> str:
     effect = "would be removed" if run.dry_run else "is removed"
     if run.options.keep_removed:
         effect = "stays"
-    return f"{key} is not among the newest {run.options.newest or ''} to copy; it {effect} here."
+    count = run.options.newest or ""
+    return f"{key} is no longer among the newest {count} versions to copy; it {effect} here."
 
 
 def _print_failures(failures: Mapping[str, str]) -> None:

@@ -25,7 +25,7 @@ BATCH = 20
     "--before",
     type=ValidatedType("age or date", parse_before),
     metavar="7d|DATE",
-    help="Ignore versions that are younger than this, or were published at this time or later.",
+    help="Ignore versions that are newer than this age, or not published before this date.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if the table has any row.")
 @json_option

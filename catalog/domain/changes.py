@@ -161,7 +161,7 @@ class LatestVersions(TypedDict):
 
 
 class Published(LatestVersions):
-    """The result of publishing a version, also in a dry run."""
+    """The result of publishing a version, or of a dry run."""
 
     # The version as scope/name@version.
     version: str
@@ -194,7 +194,7 @@ class ChangedVersion(TypedDict):
 
 
 class Moderated(LatestVersions):
-    """The result of yank, deprecate or a similar command for one widget, also in a dry run."""
+    """The result of yank, deprecate or a similar command for one widget, or of its dry run."""
 
     versions: list[ChangedVersion]
 

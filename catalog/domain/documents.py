@@ -72,7 +72,7 @@ class DocumentError(ValueError):
 
 def parse_json(content: bytes) -> object:
     """Return the JSON value in UTF-8; raise ValueError, or RecursionError if nested too deeply."""
-    # Counting takes time, and a short text has fewer.
+    # A shorter text cannot have too many separators, so they need not be counted.
     is_long = len(content) > MAX_JSON_SEPARATORS
     if is_long and sum(map(content.count, (b",", b"[", b"{"))) > MAX_JSON_SEPARATORS:
         raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])

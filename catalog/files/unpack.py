@@ -55,7 +55,7 @@ def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
 
-# For each file, the function that writes its lines, and the checks of their fields.
+# Maps each file to the function that writes its lines, and to the checks of their fields.
 NAMES = {"scope": check_identifier, "name": check_identifier}
 LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (

@@ -53,7 +53,7 @@ class Group:
 
 
 class ConnectionLimits:
-    """The limits of the number of connections, in total and by client, and of their memory."""
+    """The limits on the number of connections, in total and by client, and on their memory."""
 
     def __init__(self, maximum: int, per_client: int, proxies: TrustedProxies) -> None:
         self.all = Group(maximum)

@@ -120,7 +120,7 @@ def test_widget_published_here_is_replaced_with_its_count_only_by_adopt(
         1,
         "acme/clock: was published or imported here; --adopt replaces it, --exclude leaves it.\n"
         f"Mirrored {upstream.url}: 2 added, 0 changed, 0 unchanged, 1 failed, 0 gone.\n"
-        "Error: 1 widget failed; the rest is done.\n",
+        "Error: 1 widget failed; everything else succeeded.\n",
     )
     assert exported(app)["acme/clock"]["widget"]["displayName"] == "Mine"
     refused = run_mirror(app, upstream.url, "--adopt")
@@ -181,7 +181,7 @@ def test_failed_refresh_leaves_the_copy_unchanged_and_quiet_prints_only_failures
     upstream.fail(detail("acme/clock"), body(b"[]"))
     failure, error = run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()
     assert failure.startswith("acme/clock: must be an object")
-    assert error == "Error: 1 widget failed; the rest is done."
+    assert error == "Error: 1 widget failed; everything else succeeded."
     assert exported(mirror_app) == before
 
 

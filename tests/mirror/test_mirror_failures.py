@@ -75,7 +75,7 @@ def test_invalid_widget_is_reported_and_the_rest_is_copied(
     assert failure.startswith("acme/clock: ")
     assert reason in failure
     assert summary.endswith(": 2 added, 0 changed, 0 unchanged, 1 failed, 0 gone.")
-    assert (result.exit_code, error) == (1, "Error: 1 widget failed; the rest is done.")
+    assert (result.exit_code, error) == (1, "Error: 1 widget failed; everything else succeeded.")
     assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
 
 
@@ -88,7 +88,7 @@ def test_copy_stays_listed_while_the_upstream_lists_it_without_a_detail(
     assert result.stderr.splitlines() == [
         "acme/clock: is listed, but its detail is not found.",
         f"Mirrored {upstream.url}: 0 added, 0 changed, 2 unchanged, 1 failed, 0 gone.",
-        "Error: 1 widget failed; the rest is done.",
+        "Error: 1 widget failed; everything else succeeded.",
     ]
     assert mirror_app.test_client().get(detail("acme/clock")).status_code == 200
 

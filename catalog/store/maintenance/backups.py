@@ -1,4 +1,4 @@
-"""Backup and restore of the whole catalog, also while the service runs."""
+"""Backup and restore of the whole catalog, even while the service runs."""
 
 import os
 import sqlite3

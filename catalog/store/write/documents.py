@@ -82,7 +82,7 @@ WHERE widget_id IN (SELECT value FROM json_each(:ids))
 
 
 class PutResult(NamedTuple):
-    """The result of put_documents(), also for a dry run: the scope/name of each widget."""
+    """The result of put_documents() or of its dry run: the scope/name of each widget."""
 
     added: set[str]
     changed: set[str]

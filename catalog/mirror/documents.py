@@ -23,8 +23,7 @@ from .upstream import Upstream, UpstreamError, read_etag, read_json
 
 # The number of concurrent requests.
 WORKERS = 4
-# The number of results that one transaction writes: large enough for few syncs, and small enough
-# that a crash loses little.
+# The number of results that one transaction writes; a crash loses at most as many.
 BATCH_SIZE = 64
 # Results are written after this time at the latest.
 MAX_BATCH_SECONDS = 2
@@ -96,8 +95,7 @@ class Fetcher:
     ) -> None:
         self._upstream, self._bundles = upstream, bundles
         self._lists_changes, self._with_pictures = lists_changes, with_pictures
-        # Release 1.0.0 has no about: the first request of a run detects that before the others
-        # start.
+        # Release 1.0.0 has no about: the first request of a run detects that.
         self._has_about: bool | None = None
         self._first_request = Lock()
 
@@ -157,8 +155,7 @@ class Fetcher:
         if about is None or problems:
             raise UpstreamError(problems[0] if problems else "it is not an object")
         picture = json.loads(about["picture"] or "{}")
-        # A file with this hash may be stored here as a bundle, which was never checked as a
-        # picture.
+        # A stored bundle can have this hash, but nothing has checked that it is a picture.
         if not picture or self._bundles.has_picture(picture):
             return Fetched(about=about)
         if not self._with_pictures:

@@ -19,8 +19,7 @@ class MirrorReport:
     gone: list[WidgetName] = field(default_factory=list)
     # The publication time of each version that is held back, by scope/name@version.
     held_back: dict[str, str] = field(default_factory=dict)
-    # Versions that are copied although they are too new, with the yanked versions that they
-    # replace.
+    # Versions that are copied although they are too new, with the yanked ones that they replace.
     urgent: dict[str, str] = field(default_factory=dict)
     # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
     replaced: list[str] = field(default_factory=list)

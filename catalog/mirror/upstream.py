@@ -72,8 +72,7 @@ class Upstream:
     def download(self, url: str, size: int, store: Sink) -> None:
         """Pass the content at the URL, of at most this size, to store() in pieces.
 
-        If the transfer fails, the iterator raises an error, and store() is called again for the
-        next attempt.
+        If the transfer fails, the iterator raises an error, and a retry calls store() again.
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
@@ -89,8 +88,7 @@ class Upstream:
         authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
             origin = _check_url(url)
-            # Another origin that redirects back must not choose which path is read with the
-            # credentials.
+            # Another origin that redirects back must not choose what the credentials can read.
             is_own = is_own and origin == self._origin
             sent = {"Authorization": authorization} if is_own and authorization else {}
             try:

@@ -47,8 +47,7 @@ class LogWriter:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        # Complete lines, joined as long as they fit into PIPE_BUF together.
-        self._batches: list[bytes] = []
+        self._lines: list[bytes] = []
         # The number of dropped lines that were not reported yet, and of all lines that were dropped
         # since the process started.
         self._unreported = self.lost_lines = 0
@@ -57,23 +56,23 @@ class LogWriter:
     def write(self, lines: str) -> None:
         """Queue complete lines for the next flush()."""
         with self._lock:
-            for line in lines.encode().splitlines(keepends=True):
-                if self._batches and len(self._batches[-1]) + len(line) <= select.PIPE_BUF:
-                    self._batches[-1] += line
-                else:
-                    self._batches.append(line)
+            self._lines.append(lines.encode())
 
     def flush(self) -> None:
         """Write the lines; drop and count lines that cannot be written without waiting."""
-        if not (self._batches or self._unreported):
+        if not (self._lines or self._unreported):
             return
         with self._lock:
-            batches, self._batches = self._batches, []
+            data, self._lines = b"".join(self._lines), []
             if self._unreported and self._write(self._report()):
                 self._unreported = 0
-            while batches and self._write(batches[0]):
-                del batches[0]
-            lost = sum(batch.count(b"\n") for batch in batches)
+            while data:
+                # Write as many complete lines as fit into PIPE_BUF, or one that is longer.
+                end = data.rfind(b"\n", 0, select.PIPE_BUF) + 1 or data.index(b"\n") + 1
+                if not self._write(data[:end]):
+                    break
+                data = data[end:]
+            lost = data.count(b"\n")
             self._unreported += lost
             self.lost_lines += lost
 
@@ -81,10 +80,10 @@ class LogWriter:
         lines = f"{plural(self._unreported, 'line')} {'was' if self._unreported == 1 else 'were'}"
         return f"{lines} lost: the log was not read in time.\n".encode()
 
-    def _write(self, batch: bytes) -> bool:
+    def _write(self, lines: bytes) -> bool:
         """Write lines; return whether they could be written without waiting."""
         try:
-            return bool(self._poll.poll(0)) and os.write(self._descriptor, batch) > 0
+            return bool(self._poll.poll(0)) and os.write(self._descriptor, lines) > 0
         except OSError:
             # The reader is gone, or the disk is full.
             return False

@@ -38,7 +38,7 @@ def open_files(given: Mapping[str, object]) -> Files:
 
 
 def default_bundles(database: Database) -> Path:
-    """Return the directory of bundles beside the database file; raise SettingError.
+    """Return the directory of bundles beside the database file; raise SettingError if invalid.
 
     Each database has its own directory, because the command gc removes bundles that its database
     does not name. The directory is the same through every link to the file.

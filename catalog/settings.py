@@ -198,7 +198,7 @@ DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
 def read_setting(name: str, environment: Mapping[str, str]) -> Any:
-    """Return the value of one setting in the environment, or its default; raise SettingError."""
+    """Return one setting from the environment, or its default; raise SettingError if invalid."""
     (setting,) = [each for each in SETTINGS if each.name == name]
     return _parse(setting, environment.get(f"CATALOG_{name}", setting.default))
 
@@ -210,7 +210,7 @@ def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_settings(config: MutableMapping[str, Any]) -> None:
-    """Validate the settings and convert their values; raise SettingError."""
+    """Validate the settings and convert their values; raise SettingError if one is invalid."""
     for setting in SETTINGS:
         text = str(config[setting.name])
         value = _parse(setting, text)
@@ -265,7 +265,7 @@ def served_url(settings: Mapping[str, Any]) -> str:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Return host and port of an address such as 127.0.0.1:9091; raise ValueError."""
+    """Return host and port of an address such as 127.0.0.1:9091; raise ValueError if invalid."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
     if not match or int(match[3]) > 65535:
         raise NotAllowedError("an address with a port, such as 127.0.0.1:9091 or [::1]:9091")

@@ -66,8 +66,8 @@ def check_health() -> tuple[dict[str, str], int]:
         database.log_error("The database is behind", error)
         return {"status": "behind", "error": "The database lacks recent writes."}, 503
     except (DatabaseError, sqlite3.Error) as error:
-        database.log_error("The database cannot be written", error)
-        return {"status": "read-only", "error": "The database cannot be written."}, 503
+        database.log_error("Cannot write to the database", error)
+        return {"status": "read-only", "error": "Cannot write to the database."}, 503
     if database.is_damaged:
         return {"status": "unavailable", "error": "The database is damaged."}, 503
     try:

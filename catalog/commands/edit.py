@@ -55,7 +55,7 @@ HTTPS_URL = ValidatedType("URL", lambda text: text and check_https_url(text))
 
 
 def parse_keywords(text: str) -> list[str]:
-    """Return the keywords of a comma-separated list; raise NotAllowedError."""
+    """Return the keywords in a comma-separated list; raise NotAllowedError if it is invalid."""
     keywords = [word.strip() for word in text.split(",") if word.strip()]
     try:
         check_keywords(keywords)
@@ -276,7 +276,7 @@ def delete(target: WidgetName, yes: bool) -> None:
     confirm(question, yes)
     latest = moderation.delete(database(), local_actor(), target)
     print_status(f"Deleted {target}.")
-    numbers = "The numbers of its versions" if target.version is None else "Its number"
+    numbers = "Its version numbers" if target.version is None else "Its number"
     print_status(
         f"{numbers} can be published again only with the same bundle: clients may have it cached."
     )

@@ -23,7 +23,7 @@ NOT_OURS = ", but not like a widget catalog"
 
 
 def parse_url(text: str) -> str:
-    """Return the base URL of a service, or unix:PATH of its socket; raise NotAllowedError."""
+    """Return the URL of a service, or unix:PATH of its socket; raise NotAllowedError if invalid."""
     if text.startswith(UNIX_SCHEME):
         return text
     try:

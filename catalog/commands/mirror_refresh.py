@@ -76,7 +76,7 @@ def one_run() -> Iterator[None]:
 
 
 def open_upstream(url: str, options: "MirrorOptions") -> "Upstream":
-    """Return the upstream at a URL, with the credentials for it; raise CommandError."""
+    """Return the upstream at a URL, with the credentials for it; raise CommandError if invalid."""
     from ..mirror.upstream import Upstream
     from ..system.netrc_file import NetrcError, find_credentials
 

@@ -122,7 +122,7 @@ NEVER = "never"
 
 
 def parse_age(text: str, units: str = "hd") -> str:
-    """Return the text if it is a number with one of these units; raise NotAllowedError."""
+    """Return the text if it is a number with one of these units, else raise NotAllowedError."""
     match = re.fullmatch(f"[1-9][0-9]{{0,6}}[{units}]", text)
     if not (match and int(text[:-1]) * UNITS[text[-1]] <= MAX_DURATION):
         allowed = "days or hours, such as 90d or 12h"
@@ -133,7 +133,7 @@ def parse_age(text: str, units: str = "hd") -> str:
 
 
 def parse_before(text: str) -> str:
-    """Return a date, a time or an age before now as a timestamp; raise NotAllowedError."""
+    """Return the timestamp of a date, a time or an age; raise NotAllowedError if it is invalid."""
     try:
         if text.endswith(("h", "d")):
             return format_timestamp(datetime.now(UTC) - duration(parse_age(text)))
@@ -143,7 +143,7 @@ def parse_before(text: str) -> str:
 
 
 def parse_lifetime(text: str) -> str:
-    """Return the text if it is an age or NEVER; raise NotAllowedError."""
+    """Return the text if it is an age or NEVER, else raise NotAllowedError."""
     try:
         return text if text == NEVER else parse_age(text)
     except NotAllowedError as error:

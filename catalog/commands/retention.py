@@ -71,7 +71,7 @@ def _create_directory(directory: Path) -> None:
 
 
 def _remove_older(newest: Path, keep: int) -> None:
-    """Remove all but this many dated files; ignore files with a later date than the newest."""
+    """Keep this many of the files dated up to the newest one, and remove the older ones."""
     old = find_dated_until(newest)[:-keep]
     for path in old:
         try:

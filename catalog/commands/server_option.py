@@ -20,7 +20,7 @@ class Server(NamedTuple):
 
 
 def check_server_url(url: str) -> str:
-    """Return the base URL of a service; raise NotAllowedError."""
+    """Return the base URL of a service; raise NotAllowedError if it is invalid."""
     parts = urlsplit(check_base_url(url))
     try:
         # An invalid port raises ValueError.
@@ -81,7 +81,7 @@ def server_options(*, hidden: bool = False) -> list[click.Parameter]:
 
 
 def named_server(context: click.Context) -> Server | None:
-    """Return the service named by options or variables, or None; raise ClickException."""
+    """Return the service of the options or variables, or None; raise ClickException if invalid."""
     url = context.meta.get("server")
     if url is None and (text := os.environ.get(SERVER_VARIABLE)):
         try:

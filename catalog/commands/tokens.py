@@ -27,7 +27,7 @@ from .terminal import format_table
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a token; raise NotAllowedError."""
+    """Return the name of a token; raise NotAllowedError if it is invalid."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
         raise NotAllowedError(
             f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
@@ -36,7 +36,7 @@ def parse_name(text: str) -> str:
 
 
 def parse_permission(text: str) -> str:
-    """Return the name of a permission; raise NotAllowedError."""
+    """Return the name of a permission; raise NotAllowedError if it is invalid."""
     if text not in PERMISSIONS:
         raise NotAllowedError(f"a permission: {', '.join(PERMISSIONS)}")
     return text

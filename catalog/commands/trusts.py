@@ -36,7 +36,7 @@ COMMANDS["trust"] = trust
 
 
 def parse_minutes(text: str) -> int:
-    """Return the lifetime of a short token in minutes; raise NotAllowedError."""
+    """Return the lifetime of a short token in minutes; raise NotAllowedError if it is invalid."""
     minutes = duration(parse_age(text, units="mh")) // timedelta(minutes=1)
     if not 0 < minutes <= MAX_MINUTES:
         raise NotAllowedError("1m to 24h")

@@ -41,7 +41,7 @@ class WidgetName(NamedTuple):
 
 
 def parse_widget(text: str) -> WidgetName:
-    """Return the widget of scope/name; raise NotAllowedError."""
+    """Return the widget of scope/name; raise NotAllowedError if it is invalid."""
     target = parse_target(text, "scope/name")
     if target.version is None:
         return target
@@ -52,7 +52,7 @@ def parse_widget(text: str) -> WidgetName:
 
 
 def parse_target(text: str, form: str = "scope/name or scope/name@version") -> WidgetName:
-    """Return a widget, or a version or range of versions; raise NotAllowedError."""
+    """Return a widget, or a version or range of versions; raise NotAllowedError if invalid."""
     widget, at, version = text.rpartition("@")
     # A scope may begin with an @.
     if "/" in version or widget.endswith("/"):
@@ -65,7 +65,7 @@ def parse_target(text: str, form: str = "scope/name or scope/name@version") -> W
 
 
 def parse_version(text: str) -> WidgetName:
-    """Return a version or range of versions; raise NotAllowedError."""
+    """Return a version or range of versions; raise NotAllowedError if it is invalid."""
     form = "scope/name@version"
     target = parse_target(text, form)
     if target.version is None:

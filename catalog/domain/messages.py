@@ -9,7 +9,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def quoted(value: object) -> str:
     """Return the value as JSON on one line, cut to MAX_QUOTED_LENGTH, for use in a message."""
-    # The value may have many megabytes, so only the part that is used is encoded.
+    # The value may be many megabytes long, so only the part that is used is encoded.
     text = ""
     for part in _encoder.iterencode(value[:MAX_QUOTED_LENGTH] if isinstance(value, str) else value):
         text += part

@@ -54,7 +54,7 @@ def is_picture(content: bytes, described: Mapping[str, object]) -> bool:
 
 
 def check_picture(value: object) -> str:
-    """Return the description of a picture in a document as JSON; raise ValueError."""
+    """Return the description of a picture as JSON text; raise ValueError if it is invalid."""
     try:
         if not isinstance(value, Mapping) or value.get("type") not in TYPES:
             raise ValueError

@@ -90,7 +90,7 @@ def _has_value(value: object, key: str, wanted: str) -> bool:
 
 
 def parse_claim(text: str) -> tuple[str, str]:
-    """Return the claim and the value of KEY=VALUE; raise NotAllowedError."""
+    """Return the claim and the value of KEY=VALUE; raise NotAllowedError if it is invalid."""
     key, equals, value = text.partition("=")
     if not (key and equals and value and len(text) <= MAX_CLAIM_LENGTH and text.isprintable()):
         raise NotAllowedError("KEY=VALUE")
@@ -99,12 +99,13 @@ def parse_claim(text: str) -> tuple[str, str]:
             f"a configurable claim: the service itself checks {', '.join(CHECKED_CLAIMS)}"
         )
     if value.endswith("*") and key not in PATTERN_CLAIMS:
-        raise NotAllowedError(f"allowed: only {', '.join(PATTERN_CLAIMS)} may end in *")
+        claims = ", ".join(PATTERN_CLAIMS)
+        raise NotAllowedError(f"a value without * at its end: only {claims} may end in *")
     return key, value
 
 
 def check_issuer(text: str) -> str:
-    """Return the URL of an issuer as its id tokens spell it; raise NotAllowedError."""
+    """Return the URL of an issuer as its id tokens spell it; raise NotAllowedError if invalid."""
     check_http_url(text)
     if not is_issuer_url(text) or set("?#") & set(text):
         raise NotAllowedError(

@@ -182,7 +182,7 @@ def check_http_url(value: object) -> str:
 
 
 def check_https_url(value: object) -> str:
-    """An absolute https URL, to which pages link."""
+    """An absolute https URL that pages link to."""
     url = check_http_url(value)
     if not url.startswith("https://"):
         raise NotAllowedError("an absolute https URL")

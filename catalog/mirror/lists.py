@@ -42,7 +42,7 @@ class UpstreamChanges(NamedTuple):
         """Return whether a copy of the widget with this ETag is up to date."""
         if etag is None:
             return False
-        # The changes contain the ETags of uncompressed details.
+        # The upstream lists the ETags of uncompressed responses, without the suffix -gzip.
         return self.etags.get(key, etag) in (etag, etag.replace('-gzip"', '"'))
 
 

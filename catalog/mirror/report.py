@@ -23,7 +23,7 @@ class MirrorReport:
     urgent: dict[str, str] = field(default_factory=dict)
     # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
     replaced: list[str] = field(default_factory=list)
-    # Versions that are no longer among the newest ones that are copied.
+    # Copied versions that are no longer among the newest versions that the options select.
     outdated: list[WidgetName] = field(default_factory=list)
     # Upstreams whose last copies were replaced.
     forgotten: list[str] = field(default_factory=list)

@@ -48,7 +48,7 @@ class Upstream:
         self._client = HttpClient(
             self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
         )
-        # The deadline of the lists, which a run reads first.
+        # The deadline for reading the lists, which is the first step of a run.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
         # The error of each host that could not be reached despite retries. Many bundles may be at
         # one host, so further requests to it fail immediately.

@@ -44,7 +44,7 @@ def find_identity(audience: str, ca: str | None) -> Identity | None:
 
 
 def _request_id_token(url: str, bearer: str, audience: str, ca: str | None) -> str:
-    """Return an id token that the CI system issues for the audience; raise TokenError."""
+    """Return an id token of the CI system for the audience; raise TokenError if it issues none."""
     target = f"{url}{'&' if '?' in url else '?'}audience={quote(audience, safe='')}"
     problem = f"The id token of this job cannot be requested: {url.partition('?')[0]}"
     with closing(HttpClient(url, ca, seconds=REQUEST_SECONDS)) as client:

@@ -86,7 +86,7 @@ class Service:
         self._client.close()
 
     def get(self, path: str, shape: Shape, parameters: Mapping[str, object] | None = None) -> Json:
-        """Return the JSON object at a public path; raise MissingError or RemoteError."""
+        """Return the JSON object at a public path; raise MissingError if there is none."""
         response = self._send(READ_WAITS, "GET", path + _query(parameters))
         if response.status == 404 and "error" in (refusal := _parse_object(response)):
             raise MissingError(str(refusal["error"]))
@@ -118,7 +118,7 @@ class Service:
         return self._read(response, shape)
 
     def _find_token(self) -> str:
-        """Return the token of the user, or else the token of this job; raise TokenError."""
+        """Return the token of the user or of this job; raise TokenError if there is none."""
         token = self.token or find_token(self.url)
         if token is None:
             identity = find_identity(self.url, self._ca)
@@ -128,7 +128,7 @@ class Service:
         return token
 
     def _exchange(self, id_token: str) -> Json:
-        """Return the short token that the service issues for an id token, and its expiry."""
+        """Return the short-lived token that the service issues for an id token, and its expiry."""
         self._check_release(CHANGE_WAITS)
         body = json_body({"idToken": id_token})
         headers = {"Content-Type": body.content_type}
@@ -151,7 +151,8 @@ class Service:
 
     def describe_unexpected(self, problem: str) -> str:
         """Return the message about a response that a widget catalog would not send."""
-        return f"The response of {self.url} {problem}; a proxy or another service may have sent it."
+        origin = "a proxy or another service may have sent it"
+        return f"The response from {self.url} {problem}; {origin}."
 
     def _check_release(self, waits: Sequence[float]) -> None:
         """Raise RemoteError if the service needs a newer release of this program."""

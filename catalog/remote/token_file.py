@@ -41,7 +41,7 @@ def missing_token(url: str) -> TokenError:
     login = f"widget-catalog login --server {url}"
     # A job of GitHub, Gitea or Forgejo without the variables for id tokens lacks the permission.
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
-    hint = " This job may not request an id token: see id-token in its permissions."
+    hint = " This job is not allowed to request an id token: see id-token in its permissions."
     return TokenError(
         f"There is no token for {url}: run {login}, or set {VARIABLE}.{hint if in_actions else ''}"
     )

@@ -161,7 +161,7 @@ class HttpRequest:
         host = self.headers.get("HTTP_HOST", None if self.version == "1.1" else "")
         if host is None or (host and not is_host(host)):
             raise MalformedRequestError(
-                "HTTP/1.1 requires one Host, a name or an address, with or without a port"
+                "HTTP/1.1 requires one Host header: a name or address, with an optional port"
             )
         if authority is not None:
             self.headers["HTTP_HOST"] = authority

@@ -57,7 +57,7 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 
 
 def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
-    """Serve metrics on an address, and return their URL; raise OSError or UnicodeError."""
+    """Serve metrics on an address; return their URL, or raise OSError or UnicodeError."""
     # Without this call, each series would get a second one with its creation time.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()

@@ -64,7 +64,7 @@ class MetricsServer(ThreadingWSGIServer):
 
 
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> tuple[str, int]:
-    """Serve the metrics in a thread, and return the address; raise OSError or UnicodeError."""
+    """Serve the metrics in a thread; return the address, or raise OSError or UnicodeError."""
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

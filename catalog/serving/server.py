@@ -153,7 +153,7 @@ def stop_if_gone(context: Context, database: Database) -> None:
 
 
 def bind_address(app: Flask) -> list[socket.socket]:
-    """Return sockets for CATALOG_HOST and CATALOG_PORT; raise ClickException."""
+    """Return sockets for CATALOG_HOST and CATALOG_PORT; raise ClickException if that fails."""
     host, port = app.config["HOST"], app.config["PORT"]
     try:
         return bind(host, port)
@@ -182,7 +182,7 @@ def create_context(app: Flask, log: AccessLog, testing: bool) -> Context:
 
 
 def start_metrics(app: Flask, loop: EventLoop) -> str | None:
-    """Serve metrics if CATALOG_METRICS is set, and return their URL; raise ClickException."""
+    """Serve metrics on CATALOG_METRICS if it is set; return their URL or raise ClickException."""
     address = app.config["METRICS"]
     if not address:
         return None

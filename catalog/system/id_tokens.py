@@ -28,7 +28,7 @@ REQUIRED_CLAIMS = ["aud", "exp", "iss", "sub"]
 
 
 def verify(token: IdToken, keys: Sequence[Json], issuer: str, audience: str) -> str:
-    """Return the time from which a valid id token is rejected as expired; raise IdTokenError."""
+    """Return when a valid id token expires; raise IdTokenError if it does not say so."""
     algorithm = token.header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         accepted = " or ".join(KEY_TYPES)
@@ -91,7 +91,7 @@ def _describe(error: Exception, token: IdToken, audience: str) -> str:
     """Return why a claim that the service checks itself is not accepted."""
     claims = token.claims
     if isinstance(error, jwt.MissingRequiredClaimError):
-        return f"The id token has no claim {error.claim}."
+        return f"The id token has no {error.claim} claim."
     if isinstance(error, jwt.ExpiredSignatureError):
         return f"The id token expired at {_format_time(claims['exp'])}."
     if isinstance(error, jwt.ImmatureSignatureError):

@@ -204,7 +204,7 @@ class Control:
 
 
 def decode_base64(name: str, text: str) -> bytes:
-    """Return the bytes of an argument; raise ValueError."""
+    """Return the bytes of an argument; raise ValueError if it is invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -212,7 +212,7 @@ def decode_base64(name: str, text: str) -> bytes:
 
 
 def read_name(parse: Callable[[str], WidgetName], text: str) -> WidgetName:
-    """Return the widget or version that the text names; raise ValueError."""
+    """Return the widget or version that the text names; raise ValueError if it is invalid."""
     try:
         return parse(text)
     except NotAllowedError as error:

@@ -47,7 +47,7 @@ class Fault:
 
 
 class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
-    """Half of a body with the length of the whole, so that the server closes the connection."""
+    """A body that ends after half of its declared length, so that the server disconnects."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(io.BytesIO(body[: len(body) // 2]))
@@ -265,7 +265,7 @@ def check_path(path: str | None) -> str | None:
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path must begin with /, not be {quoted(path)}.")
     if path and "?" in path:
-        raise ValueError(f"path has no query: use {quoted(path.partition('?')[0])}.")
+        raise ValueError(f"path must not contain a query: use {quoted(path.partition('?')[0])}.")
     return path
 
 

@@ -58,7 +58,7 @@ def find_first_version() -> Json | None:
     try:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]
     except (DatabaseError, sqlite3.Error) as error:
-        # The reference does not need the database.
+        # The reference is shown even if the database cannot be read.
         database.log_error("The database cannot be read", error)
         return None
     return results[0]["latestCompatibleVersion"] if results else None

@@ -38,7 +38,7 @@ PARAGRAPH_TYPES = {"paragraph_open", "paragraph_close", "inline"}
 TEXT_TYPES = {"text", "softbreak", "hardbreak"}
 # The parser treats [text]() as a link to the same page.
 EMPTY_LINK = {"link_open": "[", "link_close": "]()"}
-# Right-to-left text is aligned by the first letter of its own block.
+# With dir="auto", the first letter of each block determines the direction of its text.
 DIRECTED_TYPES = {"paragraph_open", "heading_open", "list_item_open", "blockquote_open"}
 
 

@@ -102,9 +102,9 @@ def test_no_response_in_time_is_an_error() -> None:
         (
             http_response(
                 "503 Service Unavailable",
-                {"status": "read-only", "error": "The database cannot be written."},
+                {"status": "read-only", "error": "Cannot write to the database."},
             ),
-            "U is read-only: The database cannot be written.",
+            "U is read-only: Cannot write to the database.",
         ),
         (http_response("502 Bad Gateway", []), "U responded 502 to /api/health."),
         (http_response("502 Bad Gateway", {"status": "ok"}), "U responded 502 to /api/health."),

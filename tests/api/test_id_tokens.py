@@ -347,9 +347,9 @@ def test_the_trust_with_the_most_claims_is_used(app: Flask, issuer: Issuer) -> N
             "The id token is for the audience 'https://widgets.example/', not "
             "'https://widgets.example'.",
         ),
-        ({"aud": None}, "The id token has no claim aud."),
-        ({"sub": None}, "The id token has no claim sub."),
-        ({"exp": None}, "The id token has no claim exp."),
+        ({"aud": None}, "The id token has no aud claim."),
+        ({"sub": None}, "The id token has no sub claim."),
+        ({"exp": None}, "The id token has no exp claim."),
         ({"exp": 1700000000}, "The id token expired at 2023-11-14T22:13:20.000Z."),
         ({"exp": -(10**300)}, None),
         ({"exp": "soon"}, None),

@@ -182,7 +182,7 @@ CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
         "At most 100 versions and ranges can be named at once.",
     ),
     "no range": ("POST", f"{CLOCK}/one/yank", None, 400, "neither a version nor a range"),
-    "no message": ("POST", f"{CLOCK}/1.0.0/deprecate", {}, 400, "a message that is not empty"),
+    "no message": ("POST", f"{CLOCK}/1.0.0/deprecate", {}, 400, "a non-empty message"),
     "no text": ("POST", f"{CLOCK}/1.0.0/yank", {"reason": 5}, 400, "reason must be a string"),
     "an unknown key": ("POST", f"{CLOCK}/1.0.0/unyank", {"reason": ""}, 400, "'reason'"),
     "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),

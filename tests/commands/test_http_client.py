@@ -169,7 +169,7 @@ WIDGETS: dict[str, object] = {
 def test_a_list_of_another_service_is_a_sentence(content: object) -> None:
     with responding({SEARCH: json.dumps(content).encode()}) as url:
         message = error_of(run_remotely(url, "list"))
-    assert message.startswith(f"The response of {url} ")
+    assert message.startswith(f"The response from {url} ")
     assert message.endswith("; a proxy or another service may have sent it.")
 
 
@@ -189,14 +189,14 @@ def test_a_widget_of_another_service_causes_no_traceback(key: str) -> None:
     content = {**detail, "widget": changed} if key != "versions" else {**detail, key: WRONG[key]}
     with responding({DETAIL: json.dumps(content).encode()}, missing=MISSING) as url:
         result = run_remotely(url, "show", "acme/clock")
-    assert result.exit_code == 0 or "Error: The response of " in result.stderr
+    assert result.exit_code == 0 or "Error: The response from " in result.stderr
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
 def test_a_missing_widget_of_another_service_causes_no_traceback() -> None:
     with responding({SEARCH: b"[]"}, missing=MISSING) as url:
         message = error_of(run_remotely(url, "show", "acme/clock"))
-    assert message.startswith(f"The response of {url} has no widgets;")
+    assert message.startswith(f"The response from {url} has no widgets;")
 
 
 @pytest.mark.parametrize("minimum", ["1.0", 1, None, [], "latest"])

@@ -182,7 +182,7 @@ def test_response_without_updates_is_an_error(
     upstream.faults["/api/v1/widgets/updates"].append(body(content))
     result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--server", upstream.url)
     problem = "a proxy or another service may have sent it"
-    assert error_message(result) == f"The response of {upstream.url} has no updates; {problem}."
+    assert error_message(result) == f"The response from {upstream.url} has no updates; {problem}."
 
 
 ADVISED = document(

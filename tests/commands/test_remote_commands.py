@@ -858,7 +858,7 @@ ENTRY: Json = {
 def test_pages_that_repeat_themselves_end(faulty: FaultyService) -> None:
     faulty.prepared = [(200, {"entries": [{**ENTRY, "id": 7}]})] * 2
     assert failure(run_remotely(faulty.url, "log")).startswith(
-        f"The response of {faulty.url} repeats a page;"
+        f"The response from {faulty.url} repeats a page;"
     )
     widget = {"scope": "acme", "name": "clock", "displayName": "Clock", "description": None}
     widget |= {"latestVersion": None, "downloadCount": None, "isOfficial": None}
@@ -990,7 +990,8 @@ def test_a_login_shows_the_name_of_the_token_without_control_characters(
 def test_a_response_that_is_not_json_is_reported(faulty: FaultyService) -> None:
     faulty.prepared = [(200, {})]
     assert failure(run_remotely(faulty.url, "unlist acme/clock")) == (
-        f"The response of {faulty.url} has no changed; a proxy or another service may have sent it."
+        f"The response from {faulty.url} has no changed; "
+        "a proxy or another service may have sent it."
     )
 
 
@@ -1123,7 +1124,7 @@ def test_a_response_of_another_shape_is_reported(
     faulty.prepared = [(200, response)]
     message = failure(run_remotely(faulty.url, line))
     assert re.fullmatch(
-        rf"The response of {faulty.url} (has no \w+|is not from a widget catalog); a proxy or "
+        rf"The response from {faulty.url} (has no \w+|is not from a widget catalog); a proxy or "
         r"another service may have sent it\.",
         message,
     )

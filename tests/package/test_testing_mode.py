@@ -415,7 +415,7 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("cut", b'{"until": "noon"}', 400, "until must be reset, not 'noon'."),
         ("fail", b'{"count": 1, "until": "reset"}', 400, "requests or until, not both."),
         ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be 'api/health'."),
-        ("damage", b'{"path": "/x?y=1"}', 400, "path has no query: use '/x'."),
+        ("damage", b'{"path": "/x?y=1"}', 400, "path must not contain a query: use '/x'."),
         ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),
         ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "retryAfter must be a number of seconds"),
         ("fail", b'{"code": 503}', 400, "fail has the keys count, status, retryAfter, path, "),

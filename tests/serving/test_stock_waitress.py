@@ -102,7 +102,7 @@ def test_pages_and_their_files_are_served(waitress: Waitress) -> None:
 def test_a_large_body_is_413_on_the_public_api(waitress: Waitress) -> None:
     response, body = waitress.request("POST", NOTES, b"x" * 100_000)
     assert response.status == 413
-    assert "needs a body" in json.loads(body)["error"]
+    assert "needs no body" in json.loads(body)["error"]
 
 
 def test_a_bundle_is_published_with_a_token_only(waitress: Waitress) -> None:

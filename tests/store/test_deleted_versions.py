@@ -47,7 +47,7 @@ def files(app: Flask, bundle: bytes) -> list[str]:
 
 
 # What is deleted, and the subject of the sentence that says what that means.
-DELETES = {"acme/clock@1.0.0": "Its number", "acme/clock": "The numbers of its versions"}
+DELETES = {"acme/clock@1.0.0": "Its number", "acme/clock": "Its version numbers"}
 
 
 @pytest.mark.parametrize(("target", "subject"), DELETES.items())

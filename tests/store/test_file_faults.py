@@ -365,7 +365,7 @@ def test_full_disk_refuses_installs_but_not_reads_and_health_reports_it(catalog:
             health, _, body = send(server, "GET", "/api/health")
             assert (health, body) == (
                 503,
-                {"status": "read-only", "error": "The database cannot be written."},
+                {"status": "read-only", "error": "Cannot write to the database."},
             )
             assert count(server) == before
             for method, path in REQUESTS_FOR_THE_FILE[:-1]:

@@ -108,7 +108,7 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
     body = read_object({"message"} if action == "deprecate" else set())
     message = optional_text(body, "message")
     if action == "deprecate" and not message:
-        abort(400, "The body must have a message that is not empty.")
+        abort(400, "The body must contain a non-empty message.")
     targets = named_versions(scope, name, version)
     (result,) = moderation.set_deprecation(
         database(), token.actor, targets, message, dry_run=g.dry_run

@@ -30,7 +30,9 @@ def limit_body() -> None:
         return
     limit = current_app.config["MAX_BODY_BYTES"]
     if (request.content_length or 0) > limit:
-        abort(413, f"No request here needs a body; at most {limit} bytes are accepted.")
+        abort(
+            413, f"The body is too large: this API needs no body and accepts at most {limit} bytes."
+        )
 
 
 def no_widget(scope: str, name: str) -> str:

@@ -41,7 +41,7 @@ def detail(scope: str, name: str) -> Response:
 
 
 def requested_candidates() -> Candidates:
-    """Return the candidates that the query string describes; raise ParameterError."""
+    """Return the candidates that the query string describes; raise ParameterError if invalid."""
     # Parsing takes time, and most requests do not have a query.
     return parse_candidates(request.args.to_dict()) if request.query_string else AVAILABLE
 

@@ -87,7 +87,7 @@ AVAILABLE = Candidates()
 
 
 def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
-    """Return the candidates that a query string describes; raise ParameterError."""
+    """Return the candidates that a query string describes; raise ParameterError if invalid."""
     return Candidates(
         sdk=parse_compat_sdk(parameters.get("compatSdk")),
         stable=parse_boolean("stable", parameters.get("stable")) or False,

@@ -28,7 +28,7 @@ class FeedPosition(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> Self:
-        """Return the position; raise ParameterError."""
+        """Return the position; raise ParameterError if it is invalid."""
         match = POSITION.fullmatch(value)
         if not match or int(match[2]) > MAX_SAFE_INTEGER:
             raise ParameterError(
@@ -45,7 +45,7 @@ class ChangesQuery(NamedTuple):
 
 
 def parse_changes(parameters: Mapping[str, str]) -> ChangesQuery:
-    """Return the request that the query string describes; raise ParameterError."""
+    """Return the request that the query string describes; raise ParameterError if it is invalid."""
     since = parameters.get("since")
     return ChangesQuery(FeedPosition.parse(since) if since else None, parse_limit(parameters))
 

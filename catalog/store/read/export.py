@@ -66,6 +66,9 @@ FROM widget WHERE {IS_SELECTED}
 
 
 def count_selected(connection: sqlite3.Connection, paths: str | None = None) -> tuple[int, int]:
-    """Return the number of all or of the selected widgets, and of their versions."""
+    """Return how many widgets are selected, and how many versions they have.
+
+    If paths is None, all widgets are selected.
+    """
     widgets, versions = fetch_one(connection, COUNT_SELECTED, {"paths": paths})
     return widgets, versions

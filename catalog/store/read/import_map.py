@@ -35,7 +35,7 @@ class ImportMapQuery(NamedTuple):
 
 
 def parse_import_map(parameters: Mapping[str, str], widgets: Sequence[str]) -> ImportMapQuery:
-    """Return the query that these parameters describe; raise ParameterError."""
+    """Return the query that these parameters describe; raise ParameterError if it is invalid."""
     require_compat_sdk(parameters.get("compatSdk"))
     candidates = parse_candidates(parameters)
     requested = tuple(map(_parse_widget, widgets))

@@ -13,7 +13,7 @@ MAX_DAYS = 400
 
 
 def parse_days(parameters: Mapping[str, str]) -> int:
-    """Return the number of days to show; raise ParameterError."""
+    """Return the number of days to show; raise ParameterError if it is invalid."""
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 

@@ -15,7 +15,7 @@ class ParameterError(ValueError):
 
 
 def parse_boolean(name: str, value: str | None) -> bool | None:
-    """Return a boolean; None if the value is absent or empty; raise ParameterError."""
+    """Return a boolean; None if the value is absent or empty; raise ParameterError if invalid."""
     if not value:
         return None
     if value.lower() not in ("true", "false"):
@@ -24,7 +24,7 @@ def parse_boolean(name: str, value: str | None) -> bool | None:
 
 
 def parse_positive(name: str, value: str | None, default: int) -> int:
-    """Return a positive number; the default if it is absent or empty; raise ParameterError."""
+    """Return a positive number, by default the given one; raise ParameterError if invalid."""
     if not value:
         return default
     is_number = value.isascii() and value.isdigit()
@@ -37,12 +37,12 @@ def parse_positive(name: str, value: str | None, default: int) -> int:
 
 
 def parse_limit(parameters: Mapping[str, str]) -> int:
-    """Return the size of a page; raise ParameterError."""
+    """Return the size of a page; raise ParameterError if it is invalid."""
     return min(parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
 
 
 def parse_compat_sdk(value: str | None) -> str | None:
-    """Return compatSdk, a valid version or None if it is absent; raise ParameterError."""
+    """Return compatSdk, or None if it is absent; raise ParameterError if it is invalid."""
     if value is not None and not is_version(value):
         raise ParameterError(
             f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "
@@ -52,7 +52,7 @@ def parse_compat_sdk(value: str | None) -> str | None:
 
 
 def require_compat_sdk(value: str | None) -> str:
-    """Return compatSdk for a route that requires it; raise ParameterError."""
+    """Return compatSdk for a route that requires it; raise ParameterError if it is invalid."""
     if value is None:
         raise ParameterError(
             "compatSdk is missing: send the SDK version of the dashboard, such as 1.4.0."
@@ -71,7 +71,7 @@ def check_repeated(name: str, values: Sequence[object], maximum: int) -> None:
 
 
 def parse_before(value: str | None) -> str | None:
-    """Return before as a stored timestamp; None if it is absent; raise ParameterError.
+    """Return before as a stored timestamp; None if it is absent; raise ParameterError if invalid.
 
     An empty value is invalid, so that an unset shell variable does not disable a cool-down.
     """

@@ -177,7 +177,7 @@ def find_widgets(
 def _insert_pictures(
     widgets: bytes, pictures: Iterable[tuple[str, str, Json] | None], render: RenderPicture
 ) -> bytes:
-    """Replace the mark of each widget in the JSON with the picture of the widget."""
+    """Replace the placeholder of each widget in the JSON with the picture of the widget."""
     before, *after = widgets.split(PICTURE_MARK)
     parts = [before]
     for picture, text in zip(pictures, after, strict=True):

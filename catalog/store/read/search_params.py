@@ -103,7 +103,7 @@ class SearchQuery:
 
 
 def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
-    """Return the search that the query string describes; raise ParameterError."""
+    """Return the search that the query string describes; raise ParameterError if it is invalid."""
     query = SearchQuery(
         q=_parse_q(parameters.get("q", "")),
         scope=parameters.get("scope") or None,

@@ -14,7 +14,7 @@ WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 
 
 def stored_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
-    """Return the hashes of the stored bundles; IS_SELECTED explains the paths."""
+    """Return the hashes of the stored bundles of selected widgets; for paths, see IS_SELECTED."""
     return [sha256 for (sha256,) in fetch_all(connection, STORED_HASHES, {"paths": paths})]
 
 

@@ -18,7 +18,7 @@ CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unk
 
 
 def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> UpdatesQuery:
-    """Return the query that these parameters describe; raise ParameterError."""
+    """Return the query that these parameters describe; raise ParameterError if it is invalid."""
     sdk = require_compat_sdk(parameters.get("compatSdk"))
     before = parse_before(parameters.get("before"))
     try:

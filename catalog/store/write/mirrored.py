@@ -249,7 +249,7 @@ RELEASE = "DELETE FROM mirrored WHERE source = :source"
 def forget_upstream(transaction: Transaction, source: str, *, delete: bool) -> tuple[int, int]:
     """Forget an upstream, and delete its copies or make them local widgets.
 
-    Return the numbers of these widgets and of their versions.
+    Return how many widgets these are, and how many versions they have.
     """
     rows = transaction.read(COPIES_FROM, {"source": source})
     if delete and rows:

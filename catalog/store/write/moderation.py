@@ -125,7 +125,7 @@ def _change_selected(
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
-    """Return the given columns of a version that can be changed, as the audit log stores them."""
+    """Return the given columns of a version, as the audit log stores them."""
     state = {key: row[column] for column, key in STATE_KEYS.items() if column in columns}
     return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 

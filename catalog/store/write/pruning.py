@@ -24,7 +24,7 @@ class Others(NamedTuple):
     versions: dict[str, list[WidgetName]]
 
     def sizes(self) -> tuple[int, int]:
-        """Return the numbers of the widgets and of the versions."""
+        """Return how many widgets and how many versions there are."""
         return len(self.widgets), sum(map(len, self.versions.values()))
 
 

@@ -26,7 +26,7 @@ Group = list[CopiedVersion]
 
 @dataclass
 class BundleReport:
-    """Results of a run: numbers of bundles, and reasons for failures by version."""
+    """How many bundles a run fetched or found here, and why any version failed."""
 
     fetched: int = 0
     already_here: int = 0
@@ -69,7 +69,7 @@ def download_bundles(
 def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
     """Download the bundle that these versions share; return the reason if this fails.
 
-    Versions may name different URLs and sizes for the same hash. Each is tried until one succeeds.
+    Versions may name different URLs and sizes for the same hash; try them until one succeeds.
     """
     failure = None
     for url, size in dict.fromkeys((version.url, version.size) for version in group):
@@ -85,13 +85,13 @@ def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str 
 
 
 def _has_space(incoming: Bundles, size: int) -> bool:
-    """Return whether the disk has enough free space left after a bundle of this size."""
+    """Return whether enough of the disk stays free after storing a bundle of this size."""
     total, _, free = shutil.disk_usage(incoming.directory)
     return free - size >= max(total // 10, MIN_FREE_BYTES)
 
 
 def _explain_scheme(upstream: Upstream, url: str) -> str:
-    """Return the probable reason if an https upstream names http URLs, else an empty text."""
+    """Return a hint if an https upstream names an http URL; otherwise return an empty text."""
     if not upstream.base_url.startswith("https:") or not url.startswith("http:"):
         return ""
     return (
@@ -108,7 +108,7 @@ def _register(
     failures: dict[str, str],
     report: BundleReport,
 ) -> None:
-    """Store the downloads, and register which versions have their bundle here.
+    """Store the downloaded bundles, and register the versions whose bundle is stored here.
 
     Only this step locks the bundle directory, so publishing does not wait for downloads.
     """

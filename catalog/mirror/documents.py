@@ -23,9 +23,9 @@ from .upstream import Upstream, UpstreamError, read_etag, read_json
 
 # The number of concurrent requests.
 WORKERS = 4
-# The number of results that one transaction writes; a crash loses at most as many.
+# The number of results that one transaction writes; a crash loses at most this many.
 BATCH_SIZE = 64
-# Results are written after this time at the latest.
+# A batch is written after this many seconds, even if it is not full.
 MAX_BATCH_SECONDS = 2
 
 Item = TypeVar("Item")
@@ -62,7 +62,7 @@ def _without_numbers(done: list[tuple[int, Item, Result]]) -> list[tuple[Item, R
 
 @contextmanager
 def _thread_pool() -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool; work that has not started when the block ends is cancelled."""
+    """Yield a thread pool; tasks that have not started when the block ends are cancelled."""
     threads = ThreadPoolExecutor(WORKERS)
     try:
         yield threads
@@ -73,7 +73,7 @@ def _thread_pool() -> Iterator[ThreadPoolExecutor]:
 
 
 class Fetched(NamedTuple):
-    """The result of the requests for one widget; if document is None, the copy is up to date."""
+    """The result of the requests for one widget; document is set only if it is new or changed."""
 
     document: Document | None = None
     etag: str | None = None
@@ -83,7 +83,7 @@ class Fetched(NamedTuple):
     files: tuple[NewFile, ...] = ()
     is_not_found: bool = False
     failure: str | None = None
-    # True if the upstream did not respond at all.
+    # True if the request for the document got no usable response.
     is_unavailable: bool = False
 
 
@@ -95,12 +95,12 @@ class Fetcher:
     ) -> None:
         self._upstream, self._bundles = upstream, bundles
         self._lists_changes, self._with_pictures = lists_changes, with_pictures
-        # Release 1.0.0 has no about: the first request of a run detects that.
+        # None until the first request for about; false if the upstream, such as 1.0.0, has none.
         self._has_about: bool | None = None
         self._first_request = Lock()
 
     def fetch(self, key: WidgetName, etag: str | None, *, with_about: bool) -> Fetched:
-        """Fetch the document of a widget, unless it still has this ETag, and its about.
+        """Fetch a widget's document, unless the ETag still matches, and its about.
 
         The about of an up-to-date widget is fetched only if with_about is true.
         """
@@ -125,7 +125,7 @@ class Fetcher:
             return Fetched(failure=f"{error.problems[0]}{more}")
         if document.path != str(key):
             return Fetched(failure=f"the response is about {quoted(document.path)}")
-        # If fetching the about failed, store no ETag, so that the next run fetches it again.
+        # If the request for about failed, store no ETag: the next run then fetches both again.
         about = self.fetch_about(key)
         return about._replace(
             document=document, etag=None if about.failure else read_etag(response)
@@ -145,7 +145,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # If the upstream lists its changes, it has probably just unlisted the widget.
+            # An upstream that lists its changes has about: the widget was probably just unlisted.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False
@@ -155,7 +155,7 @@ class Fetcher:
         if about is None or problems:
             raise UpstreamError(problems[0] if problems else "it is not an object")
         picture = json.loads(about["picture"] or "{}")
-        # A stored bundle can have this hash, but nothing has checked that it is a picture.
+        # A stored file with this hash may be a bundle, so has_picture() examines its content.
         if not picture or self._bundles.has_picture(picture):
             return Fetched(about=about)
         if not self._with_pictures:

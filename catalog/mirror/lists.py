@@ -29,7 +29,7 @@ Counts = dict[WidgetName, int | None]
 class UpstreamChanges(NamedTuple):
     """The changes since a position, and the position after them."""
 
-    # The ETag of each changed widget; None if it is no longer public.
+    # The ETag of each changed widget; None if the widget is no longer public.
     etags: dict[WidgetName, str | None]
     position: str
 
@@ -49,7 +49,7 @@ class UpstreamChanges(NamedTuple):
 class Lists(NamedTuple):
     """The lists of an upstream, which are read before any widget."""
 
-    # All selected widgets, and any others in the list.
+    # The selected widgets in the list with their counts, and the other ones as scope/name.
     listed: Counts
     others: set[str]
     # False if widgets may be missing because the list changed while it was being read.
@@ -64,7 +64,7 @@ def read_lists(
     """Read the changes since a position, then the list of the selected widgets.
 
     Raise UpstreamError if there is no catalog at the URL. With needs_widgets, also raise it if the
-    upstream lists no widget at all: that is more often a fault than a takedown of everything.
+    upstream lists no widget at all: an empty list is more often a fault than a complete takedown.
     """
     changes = read_changes(upstream, position)
     found, is_complete = list_widgets(upstream, selection)
@@ -77,9 +77,9 @@ def read_lists(
 
 
 def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool]:
-    """Return the widgets in all lists that a selection needs, and whether they are complete.
+    """Return the widgets in all lists that a selection needs, and whether the lists are complete.
 
-    A widget that moves to an earlier page is missed, and another widget is then read twice.
+    If a widget moves to an earlier page in the meantime, it is missed and another is read twice.
     """
     counts: Counts = {}
     are_complete = []
@@ -94,7 +94,7 @@ def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool
 
 
 def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]:
-    """Return the widgets on all pages of one list, and whether there are as many as it states."""
+    """Return the widgets on all pages of one list, and whether they add up to its total."""
     counts: Counts = {}
     seen: set[WidgetName] = set()
     page, received, has_more = 0, 0, True
@@ -106,7 +106,7 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
             total = check_whole_number(result["total"])
             entries = {_check_key(each): each for each in result["widgets"]}
             for key, entry in entries.items():
-                # A search for an SDK also finds widgets without a version for it.
+                # A search for an SDK also finds widgets without a version for that SDK.
                 if "compatSdk" not in query or entry["latestCompatibleVersion"] is not None:
                     count = entry.get("downloadCount")
                     counts[key] = None if count is None else check_whole_number(count)
@@ -124,8 +124,8 @@ def read_changes(upstream: Upstream, position: str | None) -> UpstreamChanges | 
     """Return the changes since the position; None if the upstream does not list its changes.
 
     Without a position, or if the upstream no longer knows it, the changes are read from the
-    beginning and contain every listed widget. Any failure counts as an upstream without changes:
-    other servers respond in different ways to a path that they do not have.
+    beginning and contain every listed widget. Any failure means that the upstream does not list
+    its changes: servers respond in different ways to a path that they do not have.
     """
     try:
         return _read_all_changes(upstream, position)
@@ -155,7 +155,7 @@ def _read_all_changes(upstream: Upstream, position: str | None) -> UpstreamChang
 
 
 def _check_key(entry: Any) -> WidgetName:
-    """Return the widget of an entry; invalid names that are not too long fail later, one by one."""
+    """Return the widget of an entry; reject overlong names only: Fetcher checks the rest."""
     key = WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
     if len(key.scope) + len(key.name) > 2 * MAX_IDENTIFIER_LENGTH:
         raise ValueError

@@ -18,7 +18,7 @@ class MirrorOptions(Selection):
 
     # Widgets that are neither copied nor refreshed, as scope/name.
     excludes: Sequence[str] = ()
-    # The number of versions of each widget to copy, for each SDK if any are given; None for all.
+    # How many versions of each widget to copy, for each SDK if any are given; None copies all.
     newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False
@@ -34,11 +34,11 @@ class MirrorOptions(Selection):
         return cls(**{key: value for key, value in values.items() if key in known})
 
     def selects(self, scope: str, name: str) -> bool:
-        """Return whether the scope, the name, or an empty selection selects the widget."""
+        """Return whether the options select the widget and do not exclude it."""
         return f"{scope}/{name}" not in self.excludes and super().selects(scope, name)
 
     def unmatched(self, paths: Collection[str], others: Collection[str] = ()) -> list[str]:
-        """Return the options that match no widget: neither a selected nor an excluded one."""
+        """Return the options that match none of these widgets; --exclude must match the others."""
         excludes = [each for each in self.excludes if each not in others]
         return super().unmatched(paths) + MirrorOptions(excludes=excludes).arguments()
 

@@ -14,7 +14,7 @@ class Memory(NamedTuple):
 
     # The URL under which the copies of this upstream are stored.
     source: str
-    # The options of the last completed run; None if there was none.
+    # The options of the last completed run; None before the first one.
     options: MirrorOptions | None
     position: str | None
     held_back: Mapping[str, str]
@@ -42,14 +42,14 @@ class Plan(NamedTuple):
     current: Counts
     # Excluded copies, which become local widgets.
     released: list[WidgetName]
-    # The reason for each selected widget that stays as it is.
+    # Selected widgets that are not copied, each with the reason.
     refused: dict[WidgetName, str]
     # Copies whose about may have changed, even if their document is up to date.
     described: set[WidgetName]
 
     @property
     def fetched(self) -> list[WidgetName]:
-        """The widgets to request, takedowns first."""
+        """The widgets to request, with possible takedowns first."""
         return [*self.missing, *self.refreshed, *self.adopted, *self.added]
 
 
@@ -61,7 +61,7 @@ def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -
         if str(key) in options.excludes:
             result.released.append(key)
         elif not copy.listed:
-            # The copy was unlisted here or is gone. It is listed again if the upstream lists it.
+            # The copy is unlisted. If the upstream lists the widget, refreshing the copy lists it.
             if key in wanted:
                 result.refreshed.append(key)
         elif key not in lists.listed:

@@ -2,7 +2,7 @@
 
 Only the last step stores the options and the position, so a run that fails or is killed changes
 neither for the next run. Widgets are written in parts, each in one transaction: the next run
-recognises these parts by their ETags.
+recognises the written widgets by their ETags.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ class MirrorRun:
     def read(self, *, is_new: bool) -> None:
         """Read the local state and the lists of the upstream, and make the plan; write nothing.
 
-        Without new options, the options of the last run apply.
+        If is_new is false, the options come from the last run, which must not have used --official.
         """
         self.memory = read_memory(self.database, self.upstream.base_url, is_new=is_new)
         has_copies = any(copy.listed for copy in self.memory.copies.values())
@@ -104,7 +104,7 @@ class MirrorRun:
         """Store the options, the error and, unless a widget failed, the position of this run."""
         if self.dry_run:
             return
-        # A run without the changes may have missed an about, so the next run reads all changes.
+        # Without the changes, a run may miss a new about, so the next run reads all changes.
         position = self.lists.changes.position if self.lists.changes else None
         has_failures = bool(self.report.failures)
         run = RememberedRun(
@@ -121,7 +121,7 @@ class MirrorRun:
             self.report.forgotten = self.database.transact(forget)
 
     def remember_error(self, error: str) -> None:
-        """Store why this run ended early, but not its options and its position."""
+        """Store why this run ended early, but neither its options nor its position."""
         if self.database.exists() and not self.dry_run:
             source = find_source(self.database, self.upstream.base_url)
             self._transact(partial(remember_error, source=source, error=error))
@@ -131,7 +131,7 @@ class MirrorRun:
             self.database.transact(write, local_actor(), dry_run=self.dry_run)
 
     def _write_counts(self) -> None:
-        """Write the upstream's counts for copies that are otherwise up to date."""
+        """Write the upstream's download counts for copies that are otherwise up to date."""
         local = self.memory.local
         changed = [
             MirroredWidget(key.scope, key.name, self.memory.source, local[key].etag, count)
@@ -184,7 +184,7 @@ class MirrorRun:
         documents: list[tuple[Document, MirroredWidget]] = []
         abouts: dict[WidgetName, Row] = {}
         gone: list[WidgetName] = []
-        # All versions at the upstream.
+        # All versions that the upstream shows, even if they are not copied.
         shown: set[WidgetName] = set()
         for key, fetched in results:
             if fetched.failure is not None:
@@ -222,7 +222,7 @@ class MirrorRun:
     def _prepare_document(
         self, key: WidgetName, fetched: Fetched, document: Document
     ) -> list[tuple[Document, MirroredWidget]]:
-        """Return the document with the versions to copy; None if all of them are held back."""
+        """Return the document with the versions to copy; empty if a new widget is held back."""
         stored = find_versions(self.database, key) if self.published_before else {}
         chosen = choose_versions(document.versions, stored, self.options, self.published_before)
         for kept, versions in (

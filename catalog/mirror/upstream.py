@@ -14,20 +14,20 @@ from ..system.tls import CertificatesError
 
 # The maximum duration of one request with its whole response.
 MAX_REQUEST_SECONDS = 120
-# The maximum duration of a request with all its retries and the waits between them.
+# The additional time for all retries of a request and the waits between them.
 MAX_RETRY_SECONDS = 180
 MAX_REDIRECTS = 5
 REDIRECTS = {301, 302, 303, 307, 308}
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 # The wait before each retry.
 RETRY_WAITS = (0, 1, 2, 4)  # seconds
-# A longer Retry-After fails the request.
+# A request fails if the upstream's Retry-After is longer than this.
 MAX_RETRY_AFTER = 60  # seconds
 # The maximum duration of reading an upstream's list and changes together.
 MAX_LIST_SECONDS = 1800
 # The maximum size of a bundle: JavaScript engines do not accept a larger source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
-# The deadline of a bundle is extended in proportion to its size.
+# A download has one more second for each 10,000 bytes of its size.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
 
 
@@ -39,7 +39,7 @@ class Upstream:
     """The server at a base URL, and other servers that its responses refer to. Thread-safe."""
 
     def __init__(self, base_url: str, credentials: Credentials, ca: str | None = None) -> None:
-        """Trust the certificates of the system and those in the file ca.
+        """Trust the certificates of the system and the certificates in the file ca.
 
         The credentials are sent only to the origin of the base URL.
         """
@@ -48,7 +48,7 @@ class Upstream:
         self._client = HttpClient(
             self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
         )
-        # The deadline for reading the lists, which is the first step of a run.
+        # The time by which all lists must be read; a run begins with them.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
         # The error of each host that could not be reached despite retries. Many bundles may be at
         # one host, so further requests to it fail immediately.
@@ -70,7 +70,7 @@ class Upstream:
         return self.get(path)
 
     def download(self, url: str, size: int, store: Sink) -> None:
-        """Pass the content at the URL, of at most this size, to store() in pieces.
+        """Pass an iterator over the content at the URL, at most size bytes, to store().
 
         If the transfer fails, the iterator raises an error, and a retry calls store() again.
         """
@@ -88,7 +88,7 @@ class Upstream:
         authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
             origin = _check_url(url)
-            # Another origin that redirects back must not choose what the credentials can read.
+            # After a redirect to another origin, send no credentials: that origin chose the URL.
             is_own = is_own and origin == self._origin
             sent = {"Authorization": authorization} if is_own and authorization else {}
             try:

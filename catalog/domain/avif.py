@@ -1,9 +1,9 @@
-"""A reader for AVIF files, which returns the size of a still image as a decoder would find it.
+"""Reads the size of a still image from an AVIF file, as a decoder would find it.
 
 An AVIF file is a tree of boxes. The size is a property of the primary item, but the AV1 data of the
-item also contains a size, and a decoder allocates memory for the latter. This module reads both
-sizes of every image in the file, and they must be equal. It rejects image sequences, grids and
-other derived images, and boxes that a still image does not need.
+item also contains a size, and a decoder allocates memory for that second size. This module rejects
+a file unless both sizes of every image are equal. It also rejects image sequences, grids and other
+derived images, and boxes that a still image does not need.
 """
 
 import struct
@@ -11,19 +11,19 @@ from collections.abc import Iterator
 
 from .picture_formats import Size, limited
 
-# The types and the contents of boxes. A full box begins with its version and flags.
+# The type and content of each box. The content of a full box begins with a version and flags.
 Boxes = list[tuple[bytes, bytes]]
 FILE_BOXES = {b"ftyp", b"meta", b"mdat", b"free"}
 META_BOXES = {b"hdlr", b"pitm", b"iloc", b"iinf", b"iprp", b"iref", b"idat", b"grpl", b"free"}
-# The maximum number of boxes in a box, of items, and of the properties and parts of an item.
+# The maximum number of boxes in a box, items in a file, and properties or parts of an item.
 MAX_COUNT = 100
 IMAGE = b"av01"
 # The types of items that no decoder renders.
 METADATA = (b"Exif", b"mime")
 # The type of AV1 data units that contain a sequence header.
 SEQUENCE_HEADER = 1
-# Unless a picture has the short header of a still image, each frame may have its own size, in as
-# many bits as the sequence header says: 12 bits allow 4096 pixels.
+# Unless a picture has the short header of a still image, each frame may set its own size. The
+# sequence header says how many bits a frame size has: 12 bits allow 4096 pixels.
 MAX_SIZE_BITS = 12
 
 
@@ -43,7 +43,7 @@ class Fields:
         return number >> -self._place % 8 & (1 << count) - 1
 
     def bytes(self, count: int) -> int:
-        """Return the number in the next bytes."""
+        """Return the number in the next bytes; raise ValueError if there are too few bytes left."""
         return self.bits(8 * count)
 
 
@@ -85,7 +85,7 @@ def read_avif(content: bytes) -> Size:
 
 
 def _read_boxes(data: bytes) -> Boxes:
-    """Return the boxes that fill the data."""
+    """Return all boxes in the data; raise ValueError if one is damaged or there are too many."""
     return list(limited(_boxes(data), MAX_COUNT))
 
 
@@ -101,7 +101,7 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _only(boxes: Boxes, kind: bytes) -> bytes:
-    """Return the content of the only box of this type."""
+    """Return the content of the box of this type; raise ValueError unless there is exactly one."""
     contents = [data for each, data in boxes if each == kind]
     if len(contents) != 1:
         raise ValueError(f"it does not have exactly one box {kind.decode()}")
@@ -150,7 +150,7 @@ def _item_sizes(boxes: Boxes) -> dict[int, Size]:
 
 
 def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
-    """Return the location of each item's data: whether it is in idat, its offset and its length."""
+    """Return the parts of each item's data: whether a part is in idat, its offset and length."""
     fields = Fields(data)
     version = fields.bytes(1)
     fields.bytes(3)
@@ -168,7 +168,7 @@ def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
                 fields.bytes(index_bytes)
             offset, length = base + fields.bytes(offset_bytes), fields.bytes(length_bytes)
             extents.append((method == 1, offset, length))
-        # The data is in another file or in other items, or two items have the same number.
+        # Reject data in another file or in other items, and a second item with the same number.
         if method > 1 or source or item in locations:
             raise ValueError("an item is unknown")
         locations[item] = extents

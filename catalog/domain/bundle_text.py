@@ -11,7 +11,7 @@ SIGNATURES = {
 # The beginning of an HTML page, in lower case. JavaScript cannot begin with such a tag.
 HTML_BEGINNINGS = (b"<!doctype html", b"<html")
 BYTE_ORDER_MARK = codecs.BOM_UTF8
-# The number of bytes to keep for recognising a format, without leading white space.
+# A format is recognised by this many bytes after leading white space.
 MAX_BEGINNING = 64  # bytes
 
 
@@ -39,7 +39,7 @@ class BundleText:
             self._is_text = False
 
     def problem(self) -> str | None:
-        """Return the reason why the file is not JavaScript, to complete a sentence, or None."""
+        """Return why the bundle is not JavaScript, as the end of a sentence; None if it may be."""
         self._decode(b"", is_last=True)
         for signature, kind in SIGNATURES.items():
             if self._beginning.startswith(signature):
@@ -50,7 +50,7 @@ class BundleText:
 
 
 def find_bundle_problem(content: bytes) -> str | None:
-    """Return the reason why the content is not JavaScript, to complete a sentence, or None."""
+    """Return why the content is not JavaScript, as the end of a sentence; None if it may be."""
     text = BundleText()
     text.add(content)
     return text.problem()

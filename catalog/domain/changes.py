@@ -1,6 +1,6 @@
-"""Changes of a catalog: how they name versions, why they are refused, and their results.
+"""Changes to a catalog: the names of versions, the errors for refused changes, and the results.
 
-Results have the keys of the API, from the transaction to the terminal.
+The code that writes to the database returns results with the same keys as the API.
 """
 
 from collections.abc import Iterable
@@ -41,18 +41,18 @@ class WidgetName(NamedTuple):
 
 
 def parse_widget(text: str) -> WidgetName:
-    """Return the widget of scope/name; raise NotAllowedError if it is invalid."""
+    """Return the widget that scope/name names; raise NotAllowedError if the text is invalid."""
     target = parse_target(text, "scope/name")
     if target.version is None:
         return target
-    # Earlier releases allowed an @ in names.
+    # Earlier releases allowed an @ in names, so only a version after the @ is an error.
     if is_version(target.version):
         raise NotAllowedError("of the form scope/name")
     return WidgetName(target.scope, f"{target.name}@{target.version}")
 
 
 def parse_target(text: str, form: str = "scope/name or scope/name@version") -> WidgetName:
-    """Return a widget, or a version or range of versions; raise NotAllowedError if invalid."""
+    """Return the widget or versions that a text names; raise NotAllowedError if it is invalid."""
     widget, at, version = text.rpartition("@")
     # A scope may begin with an @.
     if "/" in version or widget.endswith("/"):
@@ -65,7 +65,7 @@ def parse_target(text: str, form: str = "scope/name or scope/name@version") -> W
 
 
 def parse_version(text: str) -> WidgetName:
-    """Return a version or range of versions; raise NotAllowedError if it is invalid."""
+    """Return the version or range that a text names; raise NotAllowedError if it is invalid."""
     form = "scope/name@version"
     target = parse_target(text, form)
     if target.version is None:
@@ -90,7 +90,7 @@ class TooLargeError(ConflictError):
     """A widget is, or would become, larger than allowed."""
 
     def __init__(self, path: str, versions: int, size: int) -> None:
-        # The widget as scope/name, and the rest of the sentence without its full stop.
+        # The path is scope/name; the reason completes a sentence about it, without the full stop.
         self.path = path
         self.reason = (
             f"is too large, with {versions} versions of {size} bytes as JSON; at most "
@@ -118,8 +118,7 @@ class BundleSummary(NamedTuple):
     sha256: str
     # The name of the bundle in messages.
     label: str = "The bundle"
-    # The reason why the bundle is not JavaScript, to complete a sentence about it; None if it may
-    # be.
+    # Why the bundle is not JavaScript, as the end of a sentence; None if it may be JavaScript.
     problem: str | None = None
 
     def check_size(self) -> None:
@@ -143,11 +142,10 @@ class NewVersion(NamedTuple):
     # The URL from which dashboards load the bundle, with {scope}, {name} and {version}. None stands
     # for the setting CATALOG_BUNDLE_URL or, if the bundle is stored, for its URL at this service.
     url_template: str | None
-    # The readme and picture that replace those of the widget, if they are given and the version is
-    # new.
+    # A new version sets the readme and the picture of its widget; None keeps the stored one.
     readme: bytes | None = None
     picture: bytes | None = None
-    # True to store this content for an existing version whose bundle is at another URL.
+    # True to store the content even for an existing version whose bundle is at another URL.
     stores_again: bool = False
 
 
@@ -170,7 +168,7 @@ class Published(LatestVersions):
     message: str | None
     stored: bool
     warnings: list[str]
-    # Properties of an existing widget that a new version does not change.
+    # Whether the widget stays unlisted, and whether isOfficial in the manifest was ignored.
     isUnlisted: bool
     isOfficialIgnored: bool
     # In a dry run, the widget and the new version as they would be stored.
@@ -188,8 +186,7 @@ class ChangedVersion(TypedDict):
     # The version as scope/name@version.
     version: str
     changed: bool
-    # True if the version was already yanked or deprecated, so that only its reason or message
-    # changes.
+    # True if the version was already yanked or deprecated: only its reason or message changes.
     already: bool
 
 

@@ -1,4 +1,4 @@
-"""Addresses of clients: which of them are trusted proxies, and which client a proxy forwards."""
+"""Client addresses: recognises trusted proxies, and finds the client that a proxy names."""
 
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -23,7 +23,7 @@ class TrustedProxies:
         )
 
     def find_client(self, address: str, forwarded_for: str) -> str:
-        """Return the client that sent a request, or that a trusted proxy names."""
+        """Return the client of a request: its sender, or the client that a trusted proxy names."""
         if forwarded_for and self.include(address):
             named = last_value(forwarded_for)
             address = named if is_address(named) else address
@@ -32,7 +32,7 @@ class TrustedProxies:
 
 @lru_cache(1000)
 def client_network(address: str) -> str:
-    """Return the address, or its /64 network: an IPv6 client usually controls a whole /64."""
+    """Return the address, or the /64 of an IPv6 address: a client usually controls a whole /64."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -42,7 +42,7 @@ def client_network(address: str) -> str:
 
 
 def last_value(value: str) -> str:
-    """Return the value that the proxy itself added to a list; the others came from its client."""
+    """Return the last value of a list, which the proxy added; earlier values came from clients."""
     return value.rpartition(",")[2].strip()
 
 

@@ -1,4 +1,4 @@
-"""Widget documents: validates every field, and converts a document to the rows to store."""
+"""Validates every field of a widget document, and converts the document to rows to store."""
 
 import json
 from collections import Counter
@@ -34,12 +34,12 @@ from .validators import (
 MAX_VERSIONS = 10_000
 # The tolerance for clocks of different machines.
 MAX_CLOCK_ERROR = timedelta(days=1)
-# The maximum size of all versions as JSON in the detail, including the texts that they inherit.
+# The maximum size of the versions in a detail response, including the texts that they inherit.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# The maximum number of problems to report: a file of another kind could have one for each value.
+# The maximum number of problems to report: every value of an unrelated file may be a problem.
 MAX_PROBLEMS = 20
-# The maximum number of commas and brackets: seven times as many as a document with MAX_VERSIONS
-# has. It limits the memory for parsing: three bytes of text can become an object of 100 bytes.
+# The maximum number of commas and brackets: seven times as many as in a document with MAX_VERSIONS
+# versions. This limits the memory for parsing: three bytes can become an object of 100 bytes.
 MAX_JSON_SEPARATORS = 2_000_000
 
 Json = dict[str, Any]
@@ -62,7 +62,7 @@ class Document(NamedTuple):
 
 
 class DocumentError(ValueError):
-    """An invalid document; problems has a sentence for each of the first MAX_PROBLEMS."""
+    """An invalid document; problems describes at most MAX_PROBLEMS of its problems."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         text = "; ".join(problems)
@@ -71,8 +71,8 @@ class DocumentError(ValueError):
 
 
 def parse_json(content: bytes) -> object:
-    """Return the JSON value in UTF-8; raise ValueError, or RecursionError if nested too deeply."""
-    # A shorter text cannot have too many separators, so they need not be counted.
+    """Return a JSON value; raise ValueError if invalid, RecursionError if nested too deeply."""
+    # Only a text longer than the maximum can have too many separators.
     is_long = len(content) > MAX_JSON_SEPARATORS
     if is_long and sum(map(content.count, (b",", b"[", b"{"))) > MAX_JSON_SEPARATORS:
         raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])
@@ -137,7 +137,7 @@ ABOUT_KEYS = tuple(field.key for field in ABOUT_FIELDS)
 
 
 def check_document(document: object) -> Document:
-    """Return the rows of a widget document; raise DocumentError with its problems."""
+    """Return the rows of a widget document; raise DocumentError if it is invalid."""
     if not isinstance(document, dict) or not isinstance(document.get("widget"), dict):
         raise DocumentError(['must be an object {"widget": {...}, "versions": [...]}'])
     entries = document.get("versions")
@@ -170,7 +170,7 @@ def check_document(document: object) -> Document:
 
 
 def check_about(value: object, problems: list[str]) -> Row | None:
-    """Return the columns of the table about, and add the problems of its fields."""
+    """Return the columns of the table about, and append a problem for each invalid field."""
     if isinstance(value, dict):
         return _check_fields(value, ABOUT_FIELDS, "", problems)
     if value is not None:
@@ -179,7 +179,7 @@ def check_about(value: object, problems: list[str]) -> Row | None:
 
 
 def check_new_document(document: object) -> Document:
-    """Return the rows of a document to publish or import; raise DocumentError with its problems.
+    """Return the rows of a document to publish or import; raise DocumentError if it is invalid.
 
     Unlike check_document(), this rejects names that only earlier releases allowed.
     """
@@ -192,7 +192,7 @@ def check_new_document(document: object) -> Document:
 
 
 def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
-    """Return warnings about values in versions that are valid but probably mistakes."""
+    """Yield a warning for each value that is valid but probably a mistake."""
     tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
     for row in rows:
         version, sdk, time = row["version"], row["sdk_version"], row["published_at"]
@@ -207,7 +207,7 @@ def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
 def _check_fields(
     values: Mapping[str, object], fields: Sequence[Field], prefix: str, problems: list[str]
 ) -> Row:
-    """Return the columns of the valid fields, and add a problem for each invalid field."""
+    """Return the columns of the valid fields, and append a problem for each invalid field."""
     row: Row = {}
     for field in fields:
         value = values.get(field.key)

@@ -1,4 +1,4 @@
-"""Folding: removes differences of case and diacritics for searches and comparisons."""
+"""Folding: removes differences in case and diacritics for searches and comparisons."""
 
 import unicodedata
 
@@ -30,12 +30,12 @@ def _without_marks(text: str) -> str:
 
 
 def without_hyphens(text: str) -> str:
-    """Return the text as pages search it: folded, so that "todo" and "to-do" are equal."""
+    """Return the text folded and without hyphens, so that a search for "todo" finds "to-do"."""
     return fold(text).replace("-", "")
 
 
 def without_separators(name: str) -> str:
-    """Return the name as people remember it: folded, and without separators such as dots."""
+    """Return the name folded and without separators such as dots, as people remember it."""
     return fold(name).translate(_SEPARATORS)
 
 
@@ -49,5 +49,5 @@ def is_mistakable(name: str, other: str) -> bool:
     pairs = enumerate(zip(short, long, strict=False))
     same = next((place for place, (one, two) in pairs if one != two), len(short))
     rest = short[same + 1 :] if len(short) == len(long) else short[same:]
-    # Most names of three letters differ from another one in a single character.
+    # Many names of up to three characters differ from another name in only one character.
     return short == long or (len(short) > 3 and rest == long[same + 1 :])

@@ -1,7 +1,7 @@
 """Installed versions: their notation, and lists of them that people enter.
 
-A list consists of lines with scope/name@version, or is a JSON array of them, or a JSON object that
-maps scope/name to a version.
+A list has one scope/name@version on each line, or it is a JSON array of such texts, or a JSON
+object that maps scope/name to a version.
 """
 
 import json
@@ -63,7 +63,7 @@ class InstalledList(NamedTuple):
 
 
 def read_installed_list(text: str) -> InstalledList:
-    """Return the versions in the text: a scope/name@version in each line, or JSON."""
+    """Return the versions in the text, which has one scope/name@version per line or is JSON."""
     if text.lstrip(" \t\r\n\ufeff").startswith(("{", "[")):
         return _read_json(text.strip(" \t\r\n\ufeff"))
     return _read_lines(text.splitlines())

@@ -1,4 +1,4 @@
-"""Manifests: builds the widget document that publishing a manifest and a bundle adds."""
+"""Builds the widget document for a manifest and a bundle to publish."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MANIFEST_ABOUT_KEYS = (*LINK_KEYS, "keywords")
 MANIFEST_KEYS = dict.fromkeys(MANIFEST_WIDGET_KEYS + MANIFEST_VERSION_KEYS + MANIFEST_ABOUT_KEYS)
 
 
-# A valid URL in place of the bundle's URL: problems in the manifest are reported first.
+# A placeholder for the URL of the bundle, so that problems in the manifest are reported first.
 ANY_URL = "https://cdn.example.com/"
 
 
@@ -47,7 +47,7 @@ def check_keys(manifest: object) -> Mapping[str, object]:
 def build_document(
     new: NewVersion, url_template: str | None, existing_display_name: str | None
 ) -> Document:
-    """Return the document of a version that is published now; raise DocumentError if invalid.
+    """Return the document of a version to publish now; raise DocumentError if it is invalid.
 
     An existing widget keeps its display name, so the manifest of a later version may omit it.
     """
@@ -125,7 +125,7 @@ def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
 
 
 def _check(document: Row) -> Document:
-    """Return the validated document; raise DocumentError with its problems and warnings.
+    """Return the validated document; raise DocumentError if it has a problem or a warning.
 
     A manifest is flat, so problems do not mention whether they are in the widget or the version.
     """

@@ -37,10 +37,10 @@ def shorten(text: str, length: int) -> str:
 
 
 class NotAllowedError(ValueError):
-    """A value is not allowed; the message contains only what is allowed."""
+    """A value is not allowed; the message only describes the allowed values."""
 
     def about(self, name: str, value: object) -> str:
-        """Return the allowed and the actual value of this name, without a full stop."""
+        """Return a sentence about the allowed and the actual value, without its full stop."""
         return f"{name} must be {self}, not {quoted(value)}"
 
 

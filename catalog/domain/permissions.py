@@ -1,6 +1,6 @@
 """The permissions of tokens, and the requirements of requests to the internal API.
 
-A token has permissions, and the scopes or single widgets that they apply to. The server checks them
+The permissions of a token apply to whole scopes or to single widgets. The server checks permissions
 before it accepts a large body, and the application checks them before it does anything.
 """
 
@@ -69,7 +69,7 @@ class Access(NamedTuple):
         return self.find_missing_widget(needed.scope, needed.name)
 
     def find_missing_widget(self, scope: str | None, name: str | None) -> str | None:
-        """Return that the token is not for a widget, as the end of a sentence; None if it is."""
+        """Return the end of a sentence if the token is not for the widget; None if it is."""
         if self.is_admin or scope in self.scopes or f"{scope}/{name}" in self.widgets:
             return None
         if self.widgets:
@@ -103,6 +103,6 @@ def find_requirement(method: str, path: str) -> Requirement | None:
 
 
 def bearer_token(authorization: str) -> str | None:
-    """Return the token in the value of an Authorization header, whether or not it is valid."""
+    """Return the token in an Authorization header without checking it; None if there is none."""
     scheme, _, text = authorization.partition(" ")
     return text.strip() if scheme.lower() == "bearer" else None

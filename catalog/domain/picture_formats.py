@@ -1,4 +1,4 @@
-"""Readers for picture files, which return the size of a PNG, JPEG or WebP file.
+"""Reads the size of a picture from a PNG, JPEG or WebP file.
 
 A decoder follows the structure of a file, so a reader that only looks for a size at the usual place
 can be misled. Each reader here walks through the whole file and raises ValueError at the first byte
@@ -14,8 +14,7 @@ from zlib import crc32
 # Width and height in pixels.
 Size = tuple[int, int]
 Part = TypeVar("Part")
-# The maximum number of parts: a file of half a megabyte with more parts is meant to keep a reader
-# busy.
+# The maximum number of parts: a small file with more parts is meant to keep a reader busy.
 MAX_PARTS = 1000
 
 
@@ -86,7 +85,7 @@ JPEG_END = 0xD9
 JPEG_SEGMENTS = {0xC4, 0xDA, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE} | JPEG_FRAMES
 # Any number of FF bytes may precede the code of a marker.
 JPEG_MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)
-# The first marker after the data of a scan, where 00 escapes FF and restart markers may occur.
+# Finds the end of the data of a scan, in which 00 escapes FF and restart markers may occur.
 JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
@@ -179,7 +178,7 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
     if kind == b"VP8L" and content[start] == 0x2F:
         (bits,) = struct.unpack_from("<I", content, start + 1)
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    # A key frame, whose first bit is 0, begins with this code.
+    # A key frame has 0 as its first bit, and this start code after three bytes.
     has_start_code = content[start + 3 : start + 6] == b"\x9d\x01\x2a"
     if kind == b"VP8 " and has_start_code and not content[start] & 1:
         width, height = struct.unpack_from("<HH", content, start + 6)
@@ -188,6 +187,6 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
 
 
 def _webp_sides(content: bytes, place: int) -> Size:
-    """Return two numbers of 24 bits, each of which is stored as one less."""
+    """Return two numbers of 24 bits; the file contains each number minus one."""
     first, second = struct.unpack_from("<3s3s", content, place)
     return 1 + int.from_bytes(first, "little"), 1 + int.from_bytes(second, "little")

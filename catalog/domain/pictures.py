@@ -27,7 +27,7 @@ NUMBERS = ("size", "width", "height")
 
 
 def describe_picture(content: bytes) -> dict[str, object]:
-    """Return the description of a picture in the API, without its URL.
+    """Return the description of a picture as in the API, but without its URL.
 
     Raise NotAllowedError unless the file is exactly one complete picture.
     """

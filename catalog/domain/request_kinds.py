@@ -1,7 +1,7 @@
 """The kind of a request, which depends on its method and path.
 
-The server uses it to choose the thread and the maximum body size, the response cache to decide what
-to cache.
+The kind tells the server which thread and which maximum body size to use, and the response cache
+what to cache.
 """
 
 from enum import Enum
@@ -21,9 +21,9 @@ SESSION_PATH = "/api/session"
 class Kind(Enum):
     """The kind of a request; see classify()."""
 
-    # GET or HEAD of the API without a body, to which the response cache may respond.
+    # A GET or HEAD request to the API, without a body, that the response cache may answer.
     CACHEABLE = "cacheable"
-    # Any other read of the API.
+    # A read of the API that is never cached: it has a body or the method OPTIONS.
     API_READ = "API read"
     # POST /api/v1/widgets/{scope}/{name}, or the same with a version.
     INSTALL = "install"
@@ -52,7 +52,7 @@ def classify(method: str, path: str, *, has_body: bool) -> Kind:
 
 
 def classify_write(method: str, path: str) -> Kind:
-    """Return the kind of a request that is not a read."""
+    """Return the kind of a request whose method is not in READ_METHODS."""
     if method == "POST":
         if path.startswith(V1_PREFIX) and 1 <= path.count("/", len(V1_PREFIX)) <= 2:
             return Kind.INSTALL

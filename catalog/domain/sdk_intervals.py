@@ -1,7 +1,7 @@
 """npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
 
 A range is parsed once, when it is written, and its intervals are stored, so a search only compares
-text. If the code returns different intervals for any range, a new schema version is needed whose
+text. A change to this code that alters the intervals of any range needs a new schema version, whose
 migration stores the intervals again.
 
 The result differs from satisfies() in one case: if two prerelease numbers have different digits but
@@ -30,7 +30,7 @@ def sdk_key(version: str) -> str:
 
 
 def sdk_intervals(range_: str) -> list[Interval]:
-    """Return the intervals that the range admits, disjoint and sorted; none if it is invalid."""
+    """Return the intervals that the range admits, disjoint and sorted; [] if it is invalid."""
     intervals: list[Interval] = []
     for comparators in parse_alternatives(range_) or ():
         bounds = [_bounds(comparator) for comparator in comparators]

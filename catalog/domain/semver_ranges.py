@@ -1,11 +1,11 @@
 """Versions and npm ranges: validation, precedence, and which versions a range admits.
 
-The results are those of node-semver 7 with default options, because the dashboards that use the
-API are written in JavaScript. Its README defines the grammar of ranges; comments here say where
-node accepts more than that grammar.
+The results are the same as with node-semver 7 and its default options, because the dashboards that
+use the API are written in JavaScript. The README of node-semver defines the grammar of ranges;
+comments here say where node accepts more than that grammar.
 
-Every pattern is linear in its input and a word becomes at most two comparators, so the length of a
-range bounds the time and memory to parse it.
+Every pattern takes linear time and a word becomes at most two comparators, so the length of a range
+bounds the time and memory to parse it.
 """
 
 import re
@@ -25,7 +25,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 
 # Major, minor and patch, and the identifiers of the prerelease (none for a release).
 Parts = tuple[tuple[int, ...], tuple[str, ...]]
-# The signs that comparing a version with these parts may give.
+# The allowed results of comparing a version with these parts: (-1, 0) stands for "<=".
 Comparator = tuple[tuple[int, ...], Parts]
 # Comparators that must all hold.
 Comparators = tuple[Comparator, ...]
@@ -35,8 +35,8 @@ _SIGNS = {"": (0,), "=": (0,), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1
 # White space in JavaScript. Python's \s also has U+001C to U+001F and U+0085, but not U+FEFF.
 _SPACES = re.compile("[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
 _BUILD = re.compile(r"\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
-# node limits the digits of a number and the characters of an identifier, even those that it then
-# ignores: a number after an x, and the prerelease of a version that contains an x.
+# node limits the length of numbers and identifiers, even of parts that it then ignores: a number
+# after an x, and the prerelease of a version that contains an x.
 _NUMBER = "0|[1-9][0-9]{0,256}"
 _IDENTIFIER = rf"(?:[0-9]{{0,256}}[A-Za-z-][0-9A-Za-z-]{{0,250}}|{_NUMBER})"
 _PRERELEASE = re.compile(rf"-{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
@@ -69,7 +69,7 @@ SHORT_VERSION = re.compile(r"v?(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
 def parse_sdk(text: str) -> str:
     """Return the SDK version that a person typed: 1.4, v1.4.0 and 1.4.0 are the same.
 
-    Raise ValueError with the allowed form.
+    Raise NotAllowedError if the text is not an SDK version.
     """
     text = text.strip()
     short = SHORT_VERSION.fullmatch(text)
@@ -140,7 +140,7 @@ def _parse_short_version(text: str) -> Parts | None:
 
 
 def _compare(a: Parts, b: Parts) -> int:
-    """Return the sign of a minus b. Unlike precedence(), it compares doubles, as node does."""
+    """Return the sign of a minus b. Like node, but unlike precedence(), compare doubles."""
     if a[0] != b[0]:
         return 1 if a[0] > b[0] else -1
     for left, right in zip(a[1], b[1], strict=False):
@@ -261,7 +261,7 @@ def _full_version(
 
 
 def _upper_bound(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first version above those that the operator admits for these numbers."""
+    """Return the lowest version above all versions that the operator admits for the numbers."""
     last = len(core) - 1
     if op == "^":
         last = next((index for index, number in enumerate(core) if number), last)

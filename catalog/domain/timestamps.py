@@ -25,10 +25,10 @@ def now() -> str:
 
 
 def parse_time(text: str) -> str:
-    """Return a date or time as a stored timestamp; raise ValueError with the allowed form.
+    """Return a date or time as a stored timestamp; raise ValueError if it is invalid.
 
     A date stands for its first moment in UTC, and a time without an offset is in UTC. Digits beyond
-    milliseconds are rounded up, so that versions of the same millisecond count as earlier.
+    milliseconds are rounded up, so that versions from the same millisecond count as earlier.
     """
     try:
         match = DATE_OR_TIME.fullmatch(text)

@@ -1,7 +1,7 @@
 """Trust in issuers of id tokens: which jobs of a CI system get a token of the catalog.
 
-A CI system signs an id token for a job. Its claims describe the job: its repository, its branch,
-its environment. A trust names the issuer and the values that some claims must have.
+A CI system signs an id token for a job. The claims in the token describe the job: its repository,
+its branch, its environment. A trust names the issuer and the values that some claims must have.
 """
 
 import binascii
@@ -45,7 +45,7 @@ class IssuerError(Exception):
 
 
 class Trust(NamedTuple):
-    """Jobs that get short tokens: those whose id token has this issuer and these claims."""
+    """Gives a short token to each job whose id token has this issuer and these claims."""
 
     id: str
     name: str
@@ -139,7 +139,7 @@ class IdToken(NamedTuple):
 
     @property
     def signed_hash(self) -> str:
-        """The SHA-256 of the signed part; an ES256 signature can be altered and stay valid."""
+        """The SHA-256 of the token without its signature: an altered signature can be valid."""
         return hashlib.sha256(self.text.rpartition(".")[0].encode()).hexdigest()
 
 
@@ -189,9 +189,9 @@ def parse_jwks(content: bytes) -> list[Json]:
 
 
 def match_trust(trusts: Sequence[Trust], claims: Json) -> Trust:
-    """Return the trust that the claims match; raise IdTokenError with the claims that differ.
+    """Return the trust that the claims match; raise IdTokenError if they match none.
 
-    If several trusts match, return the one with the most claims, then the first by name.
+    If several trusts match, return the trust with the most claims, or else the first by name.
     """
     differences = {trust.id: trust.find_differences(claims) for trust in trusts}
     nearest = min(trusts, key=lambda each: (len(differences[each.id]), -len(each.claims)))

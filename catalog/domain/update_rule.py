@@ -1,8 +1,8 @@
-"""Which version, if any, should replace an installed version, and why.
+"""Decides which version, if any, should replace an installed version, and why.
 
 An update is the newest available version that runs on the SDK and has a higher precedence than the
 installed one. Newest means published last, as everywhere in the API. A prerelease is an update only
-of a prerelease of the same three numbers. An installed version that is yanked or does not run on
+for a prerelease of the same three numbers. An installed version that is yanked or does not run on
 the SDK must be replaced: if it has no update, the version with the highest precedence below it is
 offered as a downgrade.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .messages import shorten
 
-# The maximum number of skipped versions that a reason names, and of characters that it quotes.
+# A reason names at most MAX_NAMED skipped versions, and cuts quoted texts to MAX_QUOTED.
 MAX_NAMED = 3
 MAX_QUOTED = 100  # characters
 
@@ -30,7 +30,7 @@ class Release(NamedTuple):
     sdk_range: str
     # True if the version runs on the SDK.
     is_compatible: bool
-    # When the version was published, if the request excludes it because it is too new.
+    # The time of publication if the request excludes the version as too new, else None.
     too_new_at: str | None
 
     @property
@@ -45,7 +45,7 @@ class Release(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """The version to install instead, or None; reason is a sentence."""
+    """The version to install instead, if there is one, and the reason as a sentence."""
 
     update: Release | None
     is_downgrade: bool
@@ -72,7 +72,7 @@ def advise(installed: Release, newest_first: Sequence[Release], sdk: str) -> Adv
 def _advise_downgrade(
     installed: Release, newest_first: Sequence[Release], sdk: str, skipped: str
 ) -> Advice:
-    """Return the replacement for a version that must be replaced and has no update."""
+    """Return the advice for an installed version that must be replaced but has no update."""
     below = [
         each
         for each in newest_first
@@ -102,7 +102,7 @@ def _is_same_prerelease(release: Release, installed: Release) -> bool:
 
 
 def _explain_skipped(skipped: Sequence[Release]) -> str:
-    """Return why none of these versions is the update; empty if there are no such versions."""
+    """Return why each of these versions is skipped; an empty text if there are no versions."""
     clauses = [_explain(release) for release in skipped[:MAX_NAMED]]
     if len(skipped) > MAX_NAMED:
         clauses.append(f"and {len(skipped) - MAX_NAMED} more")

@@ -29,10 +29,10 @@ MAX_KEYWORDS = 10
 MAX_KEYWORD_LENGTH = 30  # characters
 # A host name has at most 253 characters, plus an optional user and port.
 MAX_AUTHORITY_LENGTH = 512
-# URLs of this form are valid without parsing, which took 6 % of an import.
+# A URL of this form is valid and need not be parsed. Parsing took 6 % of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
-# Other ETags cannot be stored, or sent back in a header.
+# An ETag that is longer or has other characters cannot be stored, or sent back in a header.
 ETAG = re.compile("[ -~]{1,1024}")
 # fromisoformat() accepts any character between date and time.
 DATE_AND_TIME = re.compile("[0-9][Tt ][0-9]")
@@ -57,7 +57,7 @@ def check_identifier(value: object) -> str:
 
 
 def check_new_name(value: object) -> str:
-    """A name without a second meaning, as in acme/clock@1 or in the path of a scope's registry."""
+    """A name that cannot be mistaken for a version, as in acme/clock@1, or for a registry."""
     name = check_identifier(value)
     if "@" in name or name == REGISTRY:
         raise NotAllowedError(f"a name without an @ and other than {REGISTRY}")
@@ -190,7 +190,7 @@ def check_https_url(value: object) -> str:
 
 
 def check_url_template(text: str) -> str:
-    """The URL of each version, with placeholders for its scope, name and number."""
+    """The URL of bundles, with placeholders for the scope, the name and the version."""
     # Replace the placeholders with text that a URL may contain.
     example = re.sub(r"\{(scope|name|version)\}", "x", text)
     if set("{}") & set(check_http_url(example)):
@@ -235,7 +235,7 @@ def check_permissions(value: object) -> str:
         if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
             return _permissions_json(tuple(value))
         raise ValueError
-    # An array or object in the array is not hashable.
+    # The cache raises TypeError for an array or object in the array, which is not hashable.
     except (TypeError, ValueError):
         raise NotAllowedError(
             f"an array of at most {MAX_PERMISSIONS} strings "
@@ -243,7 +243,7 @@ def check_permissions(value: object) -> str:
         ) from None
 
 
-# Most versions have one of a few lists, so the results are cached.
+# Most versions have one of a few lists of permissions, so the results are cached.
 @lru_cache(maxsize=256)
 def _permissions_json(values: tuple[object, ...]) -> str:
     return json.dumps([*map(_check_permission, values)], ensure_ascii=False)

@@ -18,17 +18,17 @@ GZIP_SUFFIX = ".gz"
 # The names of compressed bundles and of incomplete files.
 COMPRESSED_NAME = re.compile("[0-9a-f]{64}[.]gz")
 PARTIAL_NAME = re.compile("[0-9a-f]{64}([.][a-z0-9_]+[.]gz)?[.]partial")
-# The maximum time that a command waits for other processes, which lock the directory while they
-# move a batch of bundles into place.
+# The maximum time that a command waits for the lock on the directory. Other processes hold this
+# lock while they move a batch of bundles into place.
 LOCK_TIMEOUT = 60  # seconds
 
 
 class BundleError(Exception):
-    """A bundle has unexpected content; the message completes a sentence that names the bundle."""
+    """A bundle is missing or damaged; the message completes a sentence that names the bundle."""
 
 
 class Bundles:
-    """The bundles that this service stores. A file is named only after it is verified."""
+    """The bundles that this service stores. A file gets its final name once it is verified."""
 
     def __init__(self, directory: Path, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.directory = directory
@@ -39,14 +39,14 @@ class Bundles:
         self.on_wait: Callable[[], None] | None = None
 
     def path(self, sha256: str) -> Path:
-        """Return the path of the bundle with this hash, whether or not it exists."""
+        """Return the path of the bundle with this hash, even if the file does not exist."""
         # Only a valid hash may become part of a path.
         if not HASH.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.directory / sha256
 
     def gzip_path(self, sha256: str) -> Path:
-        """Return the path of the compressed form of this bundle, whether or not it exists."""
+        """Return the path of the bundle's compressed form, even if the file does not exist."""
         return self.path(sha256).with_suffix(GZIP_SUFFIX)
 
     def has(self, sha256: str, size: int | None = None) -> bool:
@@ -70,9 +70,9 @@ class Bundles:
         return (name for name in _names(self.directory) if HASH.fullmatch(name))
 
     def incomplete(self) -> list[Path]:
-        """Return the incomplete files; call it while the directory is locked.
+        """Return the incomplete files; call this method while the directory is locked.
 
-        While it is locked, no process writes to these files: their writers were killed.
+        While the directory is locked, no process writes to these files: their writers were killed.
         """
         names = filter(PARTIAL_NAME.fullmatch, _names(self.directory))
         return [self.directory / name for name in names]
@@ -91,8 +91,8 @@ class Bundles:
     def writing(self) -> Iterator[None]:
         """Lock the directory for the block, and create it if it is missing.
 
-        Hold the lock until a version names the added bundle: the command gc removes bundles that no
-        version names. Other processes wait for the lock, and fail with TimeoutError.
+        Hold the lock until a version refers to the added bundle: gc removes unreferenced bundles.
+        Other processes wait for the lock, and raise TimeoutError after lock_timeout seconds.
         """
         self.create()
         with self.locked():
@@ -109,10 +109,9 @@ class Bundles:
 
     @contextmanager
     def incoming(self) -> Iterator["Bundles"]:
-        """Yield a directory for bundles that accept() stores later; it is removed afterwards.
+        """Yield a temporary directory for bundles, which accept() moves to the main directory.
 
-        The bundles arrive without a lock on the main directory, so a publication does not wait for
-        them.
+        Adding a bundle there does not lock the main directory, so publications do not have to wait.
         """
         self.create()
         with scratch_directory(self.directory) as directory:
@@ -129,7 +128,7 @@ class Bundles:
     ) -> None:
         """Store the chunks as the bundle; raise BundleError unless they have this hash and size.
 
-        Unless durable, the bundle may be lost in a power failure; this saves most of the time.
+        With durable=False, this is much faster, but a power failure may lose the bundle.
         """
         new = self.path(sha256).with_suffix(PARTIAL)
         try:
@@ -150,7 +149,7 @@ class Bundles:
             raise
 
     def sync(self) -> None:
-        """Make added bundles survive a power failure; call it before a version names them.
+        """Make added bundles survive a power failure; call this before a version refers to them.
 
         One call for many bundles takes about as long as storing a single bundle.
         """
@@ -164,14 +163,14 @@ class Bundles:
             try:
                 _verify(file, sha256, size=None)
             except OSError as error:
-                # A failed read does not name the file.
+                # The error of a failed read does not name the file.
                 error.filename = error.filename or str(path)
                 raise
             file.seek(0)
             yield file
 
     def remove(self, sha256: str) -> None:
-        """Remove the bundle and its compressed form; no version may refer to it any more."""
+        """Remove the bundle and its compressed form; call this only if no version refers to it."""
         self.path(sha256).unlink(missing_ok=True)
         self.gzip_path(sha256).unlink(missing_ok=True)
 

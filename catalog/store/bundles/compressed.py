@@ -18,7 +18,7 @@ from .bundles import GZIP_SUFFIX, PARTIAL, BundleError, Bundles
 MIN_LENGTH = 1000  # bytes
 # Level 9 takes up to three times as long and saves only 1 % more.
 LEVEL = 6
-# The value of wbits with which zlib writes a gzip header, which contains no timestamp.
+# The value of wbits that makes zlib write a gzip header; the header contains no timestamp.
 GZIP_FORMAT = 31
 CHUNK = 256 * 1024  # bytes
 
@@ -54,8 +54,8 @@ def compress_bundle(
 
     The compressed form is optional: it is not created if the disk is full or the bundle is damaged.
     No lock is needed, since the file gets its name when it is complete. check() is called before
-    each chunk and may raise an exception to stop. Unless durable, the file may be lost in a power
-    failure.
+    each chunk and may raise an exception to stop. With durable=False, a power failure may lose the
+    file.
     """
     if not needs_compression(bundles, sha256):
         return False
@@ -80,7 +80,7 @@ def compress_bundle(
 
 
 def _write(plain_path: Path, sha256: str, file: BinaryIO, check: Callable[[], None]) -> bool:
-    """Write the compressed form if it is smaller; return whether the hash matches."""
+    """Write the compressed form if it is smaller; return whether the bundle has this hash."""
     digest, compressor = hashlib.sha256(), zlib.compressobj(LEVEL, wbits=GZIP_FORMAT)
     with plain_path.open("rb") as plain:
         while chunk := plain.read(CHUNK):

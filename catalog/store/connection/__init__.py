@@ -1,1 +1,1 @@
-"""Connections to the database, transactions, and the cluster that can replace the file."""
+"""Connections to the database, transactions, and an rqlite cluster in place of a local file."""

@@ -1,4 +1,4 @@
-"""The catalog's database: one SQLite file that many threads read and one at a time writes."""
+"""The catalog's database: an SQLite file with many readers and one writer at a time."""
 
 import logging
 import os
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 
 class Database(Readers):
-    """The catalog's database: many threads read it and one at a time writes.
+    """The catalog's database, with many concurrent readers and one writer at a time.
 
-    All methods may be called by any thread.
+    Any thread may call any method.
     """
 
     # True if processes on several machines write to the file; see cluster.py.
@@ -55,8 +55,8 @@ class Database(Readers):
         self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> None:
         super().__init__(path, busy_timeout_ms=busy_timeout_ms)
-        # Called once when a write has waited a second for another process. Commands set it, and
-        # then wait for up to a minute; requests do not set it.
+        # Called once when a write has waited a second for another process. Only commands set this
+        # callback; their writes then wait for up to another minute.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
         # True if a request has read a damaged part of the file. Other requests may still succeed.
@@ -75,9 +75,9 @@ class Database(Readers):
     ) -> T:
         """Run the function in one transaction and return its result.
 
-        The transaction commits completely or not at all. The function reads, decides, writes and
-        records. It may run more than once, so it must not have other effects. A dry run ends with a
-        rollback.
+        The transaction commits completely or not at all. The function reads, decides, writes, and
+        records its changes in the audit log. It may run more than once, so it must not have other
+        effects. A dry run ends with a rollback.
         """
 
         def run() -> T:
@@ -92,7 +92,7 @@ class Database(Readers):
         return self._retry_if_full(run)
 
     def execute(self, sql: str, values: Values) -> int:
-        """Run one statement that writes and commits; return the number of rows that it changed."""
+        """Run and commit one statement that writes; return the number of rows that it changed."""
 
         def run() -> int:
             with self._writing() as connection:
@@ -134,7 +134,7 @@ class Database(Readers):
                 set_busy_timeout(writer, self._busy_timeout_ms)
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
-        """Write; if the disk is full, retry once after a checkpoint, which frees the WAL."""
+        """Call write(); if the disk is full, retry once after a checkpoint, which frees the WAL."""
         try:
             return write()
         except sqlite3.OperationalError as error:
@@ -148,7 +148,7 @@ class Database(Readers):
         self.reader()
 
     def is_writable(self) -> bool:
-        """Return whether the file is in place and did not make the last install fail."""
+        """Return whether the file is in place and the last install did not fail because of it."""
         try:
             self.check_in_place()
         except DatabaseGoneError:
@@ -156,7 +156,7 @@ class Database(Readers):
         return not self._has_failed
 
     def check_writes(self) -> None:
-        """Raise if the last install failed because of the file and it still cannot be written."""
+        """Raise an error if the file is gone, or if writing to it failed and still fails."""
         self.check_in_place()
         if not self._has_failed:
             return
@@ -167,7 +167,7 @@ class Database(Readers):
         self._has_failed = False
 
     def log_error(self, effect: str, error: Exception) -> None:
-        """Log an error of a request and its effect; log only once that the file is damaged."""
+        """Log the error of a request with its effect; log damage to the file only once."""
         # If the file cannot be opened, the SQLite error is the cause of a DatabaseError.
         if not (is_damage(error) or is_damage(error.__cause__)):
             logger.error("%s: %s", effect, error)
@@ -194,7 +194,7 @@ class Database(Readers):
             )
 
     def replace_pages(self, source: sqlite3.Connection) -> None:
-        """Replace everything in the file with a database of the same schema, for a test.
+        """Replace all content with a database of the same schema; for tests only.
 
         Neither this change nor any later write would survive a power failure.
         """

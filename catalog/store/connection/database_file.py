@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseFile:
-    """The database file, opened by one writer connection, which is closed last."""
+    """The database file and its writer connection, which is closed after all readers."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
@@ -46,9 +46,9 @@ class DatabaseFile:
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
         # The identities of the file, the links to it, its WAL and the WAL index when the file was
-        # opened. A link in place of the file would make the next process use another WAL.
+        # opened. If a link replaced the file, the next process would use another WAL.
         self._opened: dict[Path, FileId | None] = {}
-        # The file to which the last of these links points.
+        # The path of the opened file, after following all links.
         self._opened_file = self.path
 
     @property
@@ -62,11 +62,11 @@ class DatabaseFile:
         return self.real_path.parent
 
     def exists(self) -> bool:
-        """Return whether there is a file that is not empty."""
+        """Return whether the file exists and is not empty."""
         return file_exists(self.path, self.name)
 
     def is_same_file(self, path: Path) -> bool:
-        """Return whether the path leads to the file of the catalog."""
+        """Return whether the path refers to the catalog's file."""
         return path.exists() and self.path.exists() and path.samefile(self.path)
 
     def check_in_place(self) -> None:
@@ -97,9 +97,9 @@ class DatabaseFile:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
     def open_for_serving(self) -> None:
-        """Open the file, and migrate a file of an earlier release; raise DatabaseError on failure.
+        """Open the file, and migrate it if an earlier release wrote it.
 
-        It is also an error if this user cannot write to the file.
+        Raise DatabaseError if this fails, or if this user cannot write to the file.
         """
         if self.exists() and (permission := missing_permission(self.real_path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
@@ -111,7 +111,7 @@ class DatabaseFile:
             self._open_writer(may_migrate=True)
 
     def _open_writer(self, *, may_migrate: bool = False) -> Connection:
-        """Return the writer connection, and open the file; call with the write lock held."""
+        """Return the writer connection, opened on first use; call this with the write lock held."""
         if self._writer:
             return self._writer
         if not self.exists():
@@ -155,7 +155,7 @@ class DatabaseFile:
         """Return the URI parameters for a file that must only be read; None if it may be written.
 
         A backup is not in WAL mode, and reading must not change its bytes. To read a file in WAL
-        mode, SQLite creates a WAL, unless nothing can change the file.
+        mode, SQLite creates a WAL, unless the URI declares the file immutable.
         """
         path = self.real_path
         try:
@@ -174,7 +174,7 @@ class DatabaseFile:
         return DatabaseError(f"{self.name} cannot be opened: {reason}.")
 
     def _close_writer(self) -> None:
-        """Close the file; call with the write lock held, after all readers are closed."""
+        """Close the file; call this with the write lock held, after all readers are closed."""
         if self._writer:
             try:
                 self.check_in_place()
@@ -197,7 +197,7 @@ class DatabaseFile:
             remove_wal(file)
 
     def _rescue(self, writer: Connection) -> None:
-        """Copy the deleted file to a path beside it: only this process can still read it."""
+        """Save a deleted file beside its old path: only this process can still read the file."""
         file = self._opened_file
         if not is_deleted(self._opened[file]):
             return

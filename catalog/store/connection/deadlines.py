@@ -1,8 +1,8 @@
 """The deadline of each thread: how long it may work on a request or wait for a lock.
 
-A budget is CPU time of the thread: on a busy machine, wall time says nothing about the cost of a
-request. When the budget is spent, another thread restarts the request, so a thread with a budget
-never waits for a lock. A final deadline is in wall time: the request fails when it has passed.
+A budget limits the CPU time of the thread: on a busy machine, wall time says nothing about the cost
+of a request. When the budget is spent, another thread restarts the request, so a thread with a
+budget never waits for a lock. A final deadline is in wall time: the request fails at that time.
 """
 
 import math
@@ -62,7 +62,7 @@ class Deadline(threading.local):
 
     @contextmanager
     def holding(self, lock: threading.Lock) -> Iterator[None]:
-        """Hold the lock in the block, or raise DeadlineExceeded; with a budget, do not wait."""
+        """Hold the lock in the block; raise DeadlineExceeded if it is not free in time."""
         if not lock.acquire(blocking=False):
             if not self.may_wait:
                 raise WouldBlock

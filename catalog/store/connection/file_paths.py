@@ -12,7 +12,7 @@ FileId = tuple[int, int]
 
 
 def wal_path(path: Path) -> Path:
-    """Return the path of the WAL of the database at the path."""
+    """Return the path of the database's WAL."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -28,7 +28,7 @@ def remove_wal(path: Path) -> None:
 
 
 def follow_links(path: Path) -> list[Path]:
-    """Return the path and, if it is a link, every path that it leads to; the file comes last."""
+    """Return the path and, if it is a symbolic link, each path in its chain; the file is last."""
     paths = [path]
     # The kernel follows at most 40 links.
     while paths[-1].is_symlink() and len(paths) <= 40:
@@ -37,7 +37,7 @@ def follow_links(path: Path) -> list[Path]:
 
 
 def entry_id(path: Path, *, follow_symlinks: bool = False) -> FileId | None:
-    """Return the identity of the file or link at the path; None if there is none."""
+    """Return the identity of the file or link at the path; None if nothing is there."""
     try:
         status = os.stat(path, follow_symlinks=follow_symlinks)
     except OSError:
@@ -46,7 +46,7 @@ def entry_id(path: Path, *, follow_symlinks: bool = False) -> FileId | None:
 
 
 def file_exists(path: Path, name: str) -> bool:
-    """Return whether there is a file at the path that is not empty."""
+    """Return whether a non-empty file is at the path; raise DatabaseError if it is unusable."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -59,7 +59,7 @@ def file_exists(path: Path, name: str) -> bool:
 
 
 def is_in_wal_mode(path: Path) -> bool:
-    """Return whether the header of the file says that it is used with a WAL."""
+    """Return whether the file's header says that the database is in WAL mode."""
     with path.open("rb") as file:
         return file.read(20)[18:19] == b"\2"
 
@@ -76,7 +76,7 @@ def is_deleted(opened: FileId | None) -> bool:
 
 
 def missing_permission(path: Path) -> str | None:
-    """Return which permission to write to the file is missing; SQLite does not report it."""
+    """Return why this user cannot write to the file, or None; SQLite does not report the reason."""
     for file in (path, wal_path(path), shm_path(path)):
         if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
             return _read_only(file) or f"this user cannot read and write {file.name}"
@@ -89,7 +89,7 @@ def missing_permission(path: Path) -> str | None:
 
 
 def _read_only(path: Path) -> str | None:
-    """Return what to do if the file system is read-only, for example because of ProtectSystem=."""
+    """Return the message for a read-only file system, which ProtectSystem= can cause, or None."""
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
     return (

@@ -53,14 +53,14 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
 
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Write a verified copy of the connection's snapshot to the target, complete or not at all."""
+    """Replace the target atomically with a verified copy of the connection's snapshot."""
     with atomic_replace(target) as new:
         _copy_into(connection, new)
         remove_wal(target)
 
 
 def copy_to_new_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the connection's snapshot to a new file; raise FileExistsError if it exists."""
+    """Copy the connection's snapshot to a new file; raise FileExistsError if the file exists."""
     target.touch(mode=0o600, exist_ok=False)
     _copy_into(connection, target)
 
@@ -80,10 +80,10 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         version = schema_version(connection)
         if version == SCHEMA_VERSION:
-            # Another process has migrated it.
+            # Another process has migrated the file.
             return
         copy = path.with_name(f"{path.name}.schema-{version}")
-        # Use another connection: backup() would wait for the transaction of this one.
+        # Use another connection: on this one, backup() would wait for the open transaction.
         with closing(connect(path, "mode=ro")) as reader:
             copy_to_file(reader, copy)
         rebuild_tables(connection)
@@ -112,9 +112,9 @@ def replace_content(
     keeps_history: bool,
     on_wait: Callable[[], None] | None = None,
 ) -> None:
-    """Replace the content with that of another file, and record the action in the audit log.
+    """Replace the catalog with the content of another file, and record this in the audit log.
 
-    rebuild_tables() describes which rows stay.
+    See rebuild_tables() for the rows that stay.
     """
     connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
     try:

@@ -13,8 +13,8 @@ from .transaction import Values
 
 # With SQLite's default cache of 2 MB, reading pages takes a sixth of the time of a new search.
 IO_THREAD_CACHE_KIB = 32_000
-# Steps of SQLite between two checks of the deadline: about 50 microseconds and 5 milliseconds. Each
-# check needs the GIL, so frequent checks in the pools would slow down the I/O thread.
+# SQLite steps between two deadline checks: about 50 microseconds on the I/O thread, 5 milliseconds
+# in the pools. Each check needs the GIL, so frequent checks in the pools would slow the I/O thread.
 IO_THREAD_STEPS = 1_000
 POOL_STEPS = 100_000
 
@@ -38,8 +38,8 @@ class Readers(DatabaseFile):
     ) -> None:
         super().__init__(path, busy_timeout_ms=busy_timeout_ms)
         self._thread = ThreadConnection()
-        # The connections of all threads, by thread, for close(). A new thread may get the number of
-        # a thread that has ended; then the connection of the latter is closed.
+        # The connections of all threads by thread id, for close(). If a new thread reuses the id of
+        # an ended thread, its connection replaces the old one, which is then closed.
         self._readers: dict[int, Connection] = {}
         # See Connection.counts.
         self._counts: dict[object, tuple[int, Any]] = {}
@@ -63,7 +63,7 @@ class Readers(DatabaseFile):
     def mark_io_thread(self) -> None:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self.deadline.on_io_thread = True
-        # An open connection has a busy timeout.
+        # An open connection would wait for its busy timeout.
         if self._thread.connection:
             self._thread.connection.close()
             self._thread.connection = None
@@ -119,7 +119,7 @@ class Readers(DatabaseFile):
         return connection
 
     def _use(self, connection: Connection) -> Connection:
-        """Store the connection as that of the current thread, and return it."""
+        """Make this the current thread's connection, and return it."""
         self._thread.connection = connection
         self._readers[threading.get_ident()] = connection
         return connection

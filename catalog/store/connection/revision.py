@@ -9,7 +9,7 @@ SELECT_REVISION = "SELECT content, downloads FROM revision"
 
 
 class Revision(NamedTuple):
-    """The revision of the catalog, as stored in the table revision; both numbers only grow."""
+    """The revision of the catalog, as stored in the table revision; both counters only grow."""
 
     # Counts the transactions that changed the content of responses.
     content: int
@@ -17,7 +17,7 @@ class Revision(NamedTuple):
     downloads: int
 
     def has_reached(self, other: "Revision") -> bool:
-        """Return whether the other revision is not newer than this one."""
+        """Return whether this revision is at least as new as the other one."""
         return self.content >= other.content and self.downloads >= other.downloads
 
 

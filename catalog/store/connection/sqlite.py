@@ -20,7 +20,7 @@ COMMAND_CACHE_KIB = 64_000
 # Primary result codes for a file with damaged content.
 DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
-# Primary result codes for errors that the state of the file causes, not the statement.
+# Primary result codes for errors caused by the file rather than by the statement.
 FILE_ERROR_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -66,7 +66,7 @@ class OutcomeUnknownError(DatabaseError):
 
 
 class DeadlineExceeded(BaseException):
-    """The thread's deadline has passed. A BaseException, so that no error handler catches it."""
+    """The thread's deadline has passed; a BaseException, so that no error handler catches it."""
 
 
 class WouldBlock(DeadlineExceeded):
@@ -86,20 +86,20 @@ class Connection(sqlite3.Connection):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._number = next(self._numbers)
-        # Counts that searches have remembered, each with the revision of its content; see
-        # search.py. All connections to the same opened file share them.
+        # Counts that searches cache, each with its content revision; see search.py. All connections
+        # to the same opened file share this dictionary.
         self.counts: dict[object, tuple[int, Any]] = {}
 
     def check_deadline(self) -> None:
-        """Raise DeadlineExceeded once the thread's deadline has passed; for long work in Python."""
+        """Raise DeadlineExceeded if the deadline has passed; call this in long Python loops."""
         if self.is_past_deadline():
             raise DeadlineExceeded
 
     def data_version(self) -> DataVersion:
         """Return a value that changes when another connection commits, in any process.
 
-        It also changes at midnight UTC, because responses about installs depend on the day, and
-        never equals that of another connection. Call this outside a transaction.
+        The value also changes at midnight UTC, because responses about installs depend on the day.
+        No two connections return equal values. Call this outside a transaction.
         """
         return self._number, fetch_one(self, "PRAGMA data_version")[0], today()
 
@@ -111,9 +111,10 @@ class Connection(sqlite3.Connection):
 
 
 def fetch_all(connection: sqlite3.Connection, sql: str, values: Any = ()) -> list[Any]:
-    """Return the rows of a statement; raise DeadlineExceeded or WouldBlock instead of waiting.
+    """Return the rows of a statement; raise DeadlineExceeded if the deadline interrupts it.
 
-    The statement is complete when this returns, so it does not keep a snapshot of the file.
+    On the I/O thread, raise WouldBlock if the file is locked. The statement is complete when this
+    function returns, so it does not keep a snapshot of the file.
     """
     try:
         return connection.execute(sql, values).fetchall()
@@ -132,12 +133,12 @@ def fetch_one(connection: sqlite3.Connection, sql: str, values: Any = ()) -> Any
 
 
 def database_uri(path: Path, parameters: str) -> str:
-    """Return the URI of the database at the path, with the parameters of SQLite."""
+    """Return the URI of the database at the path, with SQLite's URI parameters."""
     return f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
 
 
 def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
-    """Open a connection to the file at the path, with the parameters of SQLite's URI."""
+    """Open a connection to the file at the path, with SQLite's URI parameters."""
     connection = sqlite3.connect(
         database_uri(path, parameters),
         uri=True,
@@ -166,14 +167,14 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         fetch_all(connection, "BEGIN")
         yield
     finally:
-        # BEGIN can be interrupted by the deadline after the transaction has begun, and so can an
-        # executed ROLLBACK. This method cannot be interrupted: it runs too few steps to reach the
-        # deadline check.
+        # The deadline can interrupt BEGIN after the transaction has begun. It could also interrupt
+        # a ROLLBACK statement, but not this method, which takes too few steps to reach the deadline
+        # check.
         connection.rollback()
 
 
 def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
-    """Begin a transaction that writes; call on_wait, if given, when that takes over a second."""
+    """Begin a transaction that writes; call on_wait, if given, after waiting for a second."""
     if on_wait:
         connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
         # Every statement saves the pages that it changes, by default in a temporary file.
@@ -203,27 +204,27 @@ def check_integrity(connection: sqlite3.Connection) -> None:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Return whether another connection holds the lock."""
+    """Return whether the error means that another connection holds the lock."""
     return result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether the file is damaged or truncated."""
+    """Return whether the error means that the file is damaged or truncated."""
     code = result_code(error)
     return code & 0xFF in DAMAGE_CODES or code == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
-    """Return whether the disk is full, or a file size limit or quota is reached."""
+    """Return whether the error means a full disk, or a reached file size limit or quota."""
     return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
 def is_file_error(error: sqlite3.Error) -> bool:
-    """Return whether the state of the file caused the error, not the statement."""
+    """Return whether the file, rather than the statement, caused the error."""
     return result_code(error) & 0xFF in FILE_ERROR_CODES
 
 
 def result_code(error: BaseException | None) -> int:
-    """Return the result code of SQLite; SQLITE_ERROR if the error has none."""
+    """Return SQLite's result code for the error; SQLITE_ERROR if the error has none."""
     # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

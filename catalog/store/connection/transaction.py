@@ -1,8 +1,8 @@
-"""A transaction: code that reads, decides, writes and records, in this order.
+"""A transaction, which reads, decides, writes and records its changes, in this order.
 
-`Database.transact()` runs a function of a Transaction. On a cluster the reads come from the local
-file and the writes are sent afterwards, so no read may follow a write, and the function may run
-again: it decides from what it reads, never from the number of rows that a statement changed.
+`Database.transact()` calls a function with a Transaction. On a cluster, reads use the local file
+and writes are sent afterwards, so no read may follow a write, and the function may run again. It
+must decide from what it has read, never from how many rows a statement has changed.
 """
 
 import json
@@ -32,7 +32,7 @@ VALUES (:at, :kind, :actor, :action, :scope, :name, :version, :before, :after)
 
 
 class Transaction:
-    """The operations of a change on the database."""
+    """The reads and writes of one change to the catalog."""
 
     def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class Transaction:
         self.execute_many(sql, [values or {}])
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Run a statement that writes for each row; the VALUES of an INSERT end a line."""
+        """Run a writing statement for each row; in an INSERT, the VALUES list must end its line."""
         self._is_changed = True
         self._connection.executemany(sql, rows)
 
@@ -69,7 +69,7 @@ class Transaction:
         before: Mapping[str, object] | None = None,
         after: Mapping[str, object] | None = None,
     ) -> None:
-        """Record a change of a widget or version, or of the whole catalog, with its actor."""
+        """Add an audit log entry for the target, or for the whole catalog if there is no target."""
         if self._actor is None:
             raise ValueError("A change that is recorded needs an actor.")
         scope, name, version = target or (None, None, None)

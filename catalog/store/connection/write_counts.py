@@ -1,4 +1,4 @@
-"""Counts of the writes of a process: how many, how long they took, and why they failed."""
+"""Counts the writes of a process, how long they take, and why they fail."""
 
 import sqlite3
 import threading
@@ -16,11 +16,11 @@ OTHER = "other"
 
 
 class WriteCounts:
-    """The writes of all threads."""
+    """Statistics about the writes of all threads."""
 
     def __init__(self) -> None:
         self.writes = 0
-        # This time includes waiting for locks.
+        # The duration of all writes, including the time spent waiting for locks.
         self.seconds = 0.0
         self.failures = dict.fromkeys((LOCKED, DISK_FULL, OTHER), 0)
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class WriteCounts:
 
 
 def failure_reason(error: DatabaseError | sqlite3.Error) -> str:
-    """Return LOCKED, DISK_FULL or OTHER."""
+    """Return why a write failed: LOCKED, DISK_FULL or OTHER."""
     if isinstance(error, DatabaseError):
         return OTHER
     return LOCKED if is_busy(error) else DISK_FULL if is_disk_full(error) else OTHER

@@ -1,11 +1,11 @@
 """The catalog on a cluster of rqlite nodes.
 
-Cluster has the methods of Database, so nothing else knows which of the two it uses. A service uses
-the node on its machine only: it reads the file of that node, and sends it each write. The node
-forwards the write to the leader, which acknowledges it when a majority of the nodes has it on disk.
-Then the write waits until the local node has applied it too, so that the next read shows it.
+Cluster has the methods of Database, so other code does not know which of the two it uses. A service
+uses only the node on its machine: it reads the node's file, and sends each write to the node. The
+node forwards the write to the leader, which acknowledges it when a majority of the nodes has it on
+disk. The service then waits until its node has applied the write, so that the next read shows it.
 
-- `rqlite_http`: requests to the node, and which errors allow to send a write again.
+- `rqlite_http`: requests to the node, and which errors allow a write to be sent again.
 - `node_file`: connections to the file of the node.
 """
 
@@ -46,7 +46,7 @@ MAX_ATTEMPTS = 10
 RETRY_TIME = 5.0  # seconds
 RETRY_INTERVAL = 0.05  # seconds
 # The maximum time that a request waits for the outcome of its write, including retries. A command
-# waits longer, and for each of its writes.
+# may wait longer, separately for each of its writes.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
 # The maximum time that a write waits until the local node has applied it.
@@ -59,7 +59,7 @@ START_TIMEOUT = 60.0  # seconds
 # The limit for a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 
-# This statement violates the CHECK of its column if the catalog has changed since it was read.
+# Violates the CHECK constraint on the column id if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
@@ -83,7 +83,7 @@ class Cluster(NodeFile):
 
     @property
     def scratch_parent(self) -> Path:
-        """The directory for temporary files: only the node writes beside its file."""
+        """The directory for temporary files; only the node may write beside its file."""
         return Path(tempfile.gettempdir())
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Cluster(NodeFile):
         raise DatabaseError("Other writers keep changing the catalog; try again later.")
 
     def execute(self, sql: str, values: Values) -> int:
-        """Run one statement that writes and commits; return the number of rows that it changed."""
+        """Run and commit one statement that writes; return the number of rows that it changed."""
         with self.write_counts.count():
             count, *_ = self._send([(sql, values)])
         return count
@@ -157,7 +157,7 @@ class Cluster(NodeFile):
                 return result
 
     def _wait_for(self, revision: Revision | None, timeout: float) -> bool:
-        """Wait until the local file has reached the revision, if any; return whether it has."""
+        """Wait until the local file has reached the revision; return False after the timeout."""
         started = time.monotonic()
         while revision and not self._has_reached(revision):
             if time.monotonic() - started >= timeout:
@@ -174,7 +174,7 @@ class Cluster(NodeFile):
         return local is not None and local.has_reached(revision)
 
     def exists(self) -> bool:
-        """Return whether the file of the node has any table; a new node creates an empty file."""
+        """Return whether the node's file contains a table; a new node creates an empty file."""
         if not super().exists():
             raise self.missing_error()
         with self._open_local() as connection:
@@ -218,9 +218,9 @@ class Cluster(NodeFile):
         self.check()
 
     def _wait_for_node(self) -> None:
-        """Wait until the node has loaded its file and knows a leader, and log what it waits for.
+        """Wait until the node has loaded its file and knows a leader, and log why it waits.
 
-        Without a leader, reads can be served after START_TIMEOUT.
+        Give up after START_TIMEOUT: without a leader, the service can still serve reads.
         """
         end, reason = time.monotonic() + START_TIMEOUT, ""
         while time.monotonic() < end:
@@ -238,7 +238,7 @@ class Cluster(NodeFile):
         return self._has_leader
 
     def check_writes(self) -> None:
-        """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
+        """Raise DatabaseError if there is no leader, ReplicaBehindError if the file is behind."""
         # Without a leader, the node takes seconds to respond.
         if not self.deadline.may_wait:
             raise WouldBlock
@@ -273,7 +273,7 @@ class Cluster(NodeFile):
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
         """Replace the catalog with the content of another file; see lifecycle.py."""
-        # The local file may not show yet that a token was revoked.
+        # Wait for the leader's writes: the local file may not yet show that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
             copied = find_revision(copy)
@@ -283,7 +283,7 @@ class Cluster(NodeFile):
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
-        """Replace the whole content of the cluster with that of another database."""
+        """Replace all content of the cluster with the content of another database."""
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()

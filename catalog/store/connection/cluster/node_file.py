@@ -1,10 +1,10 @@
 """The database file of an rqlite node, which the service only reads.
 
-The node owns the file: it writes, checkpoints and replaces it. Connections are opened with mode=ro,
-so that none of them can do so, not even when the last one is closed.
+The node owns the file: it writes, checkpoints and replaces it. The service opens connections with
+mode=ro, so that not even closing the last connection checkpoints the file.
 
-When a node starts or loads a file, it creates its file again. Each thread then opens a connection
-to the new file. For some seconds after the start of a node, that file may lack recent writes.
+When a node starts or loads a file, it recreates its own file. Each thread then opens a connection
+to the new file, which may lack recent writes for some seconds after the node has started.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ READ_ONLY = "mode=ro"
 
 
 class NodeFile(Database):
-    """The catalog in the file of a node. A connection for each thread reads it."""
+    """The catalog in a node's file, which each thread reads through its own connection."""
 
     def reader(self) -> Connection:
         """Return this thread's connection; open a new one if the file has been replaced."""
@@ -40,7 +40,7 @@ class NodeFile(Database):
         return self._use(new)
 
     def revision(self) -> Revision | None:
-        """Return the revision that this thread reads; None if it cannot be read."""
+        """Return the revision that this thread's connection sees; None if it cannot be read."""
         return find_revision(self.reader())
 
     def check_in_place(self) -> None:
@@ -53,8 +53,8 @@ class NodeFile(Database):
     def _find_files(self) -> tuple[FileId, FileId | None] | None:
         """Return the identity of the file and of its WAL; None if there is no file.
 
-        The node replaces one after the other. A connection that was opened in between would read an
-        old WAL for as long as it is open.
+        The node replaces the two files one after the other. A connection opened in between would
+        keep reading an old WAL.
         """
         file = entry_id(self.path, follow_symlinks=True)
         return file and (file, entry_id(wal_path(self.path), follow_symlinks=True))
@@ -73,6 +73,6 @@ class NodeFile(Database):
                 f"{SCHEMA_VERSION}. Stop all services of the cluster, run the command migrate "
                 "once, and start them again."
             )
-        # If the file was replaced meanwhile, the next read opens it again.
+        # If the file was replaced meanwhile, the next read opens the new one.
         connection.file = at_path
         return connection

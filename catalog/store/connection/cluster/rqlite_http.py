@@ -1,8 +1,8 @@
 """HTTP requests to the rqlite node on this machine, and what their errors mean for a write.
 
-A failed write was either certainly not carried out (NotDoneError), so it may be sent again, or its
-outcome is unknown (OutcomeUnknownError), so it must not be sent again: an install would be counted
-twice. A failed read changes nothing, so it is always a NotDoneError.
+A write that was certainly not carried out raises NotDoneError and may be sent again. A write with
+an unknown outcome raises OutcomeUnknownError and must not be sent again: an install would be
+counted twice. A failed read changes nothing, so it always raises NotDoneError.
 """
 
 import json
@@ -24,8 +24,8 @@ from ..sqlite import DatabaseError, OutcomeUnknownError
 CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds
 
-# Errors of rqlite and of its Raft library for a request that did not reach the log of a leader. A
-# node that forwards a request to the leader prepends other text to them.
+# Errors of rqlite and its Raft library for a request that did not reach the leader's log. A node
+# that forwards a request to the leader prepends text to the leader's error.
 NOT_DONE = re.compile(
     r"leader not found|not (the )?leader|leader address:|store not (ready|open)|\bdial tcp\b"
     r"|timed out enqueuing operation|leadership transfer in progress"
@@ -38,7 +38,7 @@ class NotDoneError(DatabaseError):
     """The request was certainly not carried out; it may be sent again."""
 
 
-# A no-op update: only a statement with RETURNING can return a row to /db/execute.
+# A no-op update: only a statement with RETURNING can return a row through /db/execute.
 RETURN_REVISION = "UPDATE revision SET id = id RETURNING content, downloads"
 SELECT_SETTINGS = """
 SELECT foreign_keys, file FROM pragma_foreign_keys, pragma_database_list WHERE name = 'main'
@@ -49,7 +49,7 @@ class Node:
     """The rqlite node on this machine, which forwards writes to the leader of the cluster."""
 
     def __init__(self, url: str, user: str = "", ca: str = "") -> None:
-        """The user is USER:PASSWORD, if the node needs one."""
+        """Log in as the user, given as USER:PASSWORD; an empty user sends no credentials."""
         self.url = url.rstrip("/")
         self._headers = {}
         if user:
@@ -65,7 +65,7 @@ class Node:
     def execute(
         self, statements: Sequence[Statement], timeout: float
     ) -> tuple[list[int], Revision]:
-        """Run the statements in one transaction; return the rows each changed, and the revision."""
+        """Run the statements in one transaction; return their row counts and the revision."""
         body = json.dumps([*statements, (RETURN_REVISION, {})]).encode()
         # No statement calls RANDOM() or asks for the time, so none needs to be rewritten.
         path = f"/db/execute?transaction&norwrandom&norwtime&timeout={timeout:.3f}s"
@@ -79,13 +79,13 @@ class Node:
             return counts, Revision(*map(int, revision["values"][0]))
 
     def load(self, database: bytes, timeout: float) -> None:
-        """Replace the content of the whole cluster by an SQLite file."""
+        """Replace the content of the whole cluster with an SQLite file."""
         path = f"/db/load?timeout={timeout:.3f}s"
         with self._expecting_rqlite(OutcomeUnknownError):
             self._read(self._request(path, database, "octet-stream", seconds=timeout))
 
     def leader_revision(self) -> Revision | None:
-        """Return the revision of the leader, None without a catalog; raise without a leader."""
+        """Return the leader's revision, or None without a catalog; raise if there is no leader."""
         with self._expecting_rqlite():
             (result,) = self._query(SELECT_REVISION, "weak")
             return Revision(*map(int, result["values"][0])) if "values" in result else None
@@ -98,16 +98,16 @@ class Node:
             return bool(foreign_keys), str(file)
 
     def list_nodes(self) -> list[dict[str, Any]]:
-        """Return each node of the cluster, as cluster status --json prints it."""
+        """Return each node of the cluster in the form that cluster status --json prints."""
         with self._expecting_rqlite():
             return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
     def check_ready(self) -> None:
-        """Raise NotDoneError, naming the missing parts, until the node has applied all writes."""
+        """Raise NotDoneError, which names the missing parts, if the node is not ready."""
         response = self._request("/readyz?sync&timeout=1s")
         if response.status != 200:
-            # The response has one line for each part, such as "[+]node ok"; another server may send
-            # a page.
+            # rqlite sends one line for each part, such as "[+]node ok". Another server may send a
+            # whole page.
             parts = response.body[:500].decode("utf-8", "replace").replace("[+]", "").split("\n")
             raise NotDoneError(f"{self.url} is not ready: {', '.join(filter(None, parts))}.")
 
@@ -126,7 +126,7 @@ class Node:
     def _request(
         self, path: str, body: bytes | None = None, kind: str = "json", *, seconds: float = 0
     ) -> Response:
-        """Send a POST if there is a body, else a GET; 0 seconds stands for the default timeout."""
+        """Send a POST if there is a body, else a GET; 0 seconds means the default timeout."""
         method = "GET" if body is None else "POST"
         headers = {**self._headers, "Content-Type": f"application/{kind}"}
         try:
@@ -142,7 +142,7 @@ class Node:
         return response
 
     def _read(self, response: Response) -> Any:
-        """Return the JSON of a response; raise if the node did not carry out the request."""
+        """Return the JSON of a response; raise NotDoneError or OutcomeUnknownError for an error."""
         message = response.body.decode("utf-8", "replace").strip()
         if response.status == 200:
             content = json.loads(message)
@@ -165,7 +165,7 @@ class Node:
 def describe_node(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a node that are printed, from the node's entry in rqlite's response."""
     role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
-    # The address of the HTTP API may be a loopback address. Other nodes use the Raft address.
+    # Show the Raft address, which other nodes use: the HTTP API may listen on a loopback address.
     return {
         "id": entry["id"],
         "address": entry["addr"],

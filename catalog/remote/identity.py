@@ -29,12 +29,12 @@ class Identity(NamedTuple):
     """The id token of a job."""
 
     id_token: str
-    # True if other commands of the job use the same id token, so that the short token is stored.
+    # True if several commands of the job may use the id token, so the short token is stored.
     is_shared: bool
 
 
 def find_identity(audience: str, ca: str | None) -> Identity | None:
-    """Return the identity of this job for a service; None if it has none."""
+    """Return the identity of this job for a service; None if the job has no id token."""
     if text := os.environ.get(ID_VARIABLE, "").strip():
         return Identity(text, is_shared=True)
     url, bearer = os.environ.get(URL_VARIABLE), os.environ.get(BEARER_VARIABLE)
@@ -44,7 +44,7 @@ def find_identity(audience: str, ca: str | None) -> Identity | None:
 
 
 def _request_id_token(url: str, bearer: str, audience: str, ca: str | None) -> str:
-    """Return an id token of the CI system for the audience; raise TokenError if it issues none."""
+    """Return an id token for the audience; raise TokenError if the CI system issues none."""
     target = f"{url}{'&' if '?' in url else '?'}audience={quote(audience, safe='')}"
     problem = f"The id token of this job cannot be requested: {url.partition('?')[0]}"
     with closing(HttpClient(url, ca, seconds=REQUEST_SECONDS)) as client:
@@ -71,9 +71,9 @@ def short_token_file() -> Path:
 def exchange_once(
     url: str, identity: Identity, exchange: Callable[[str], Json], warn: Callable[[str], None]
 ) -> str:
-    """Return the stored short token for an id token, or exchange and store a new one.
+    """Return the stored short token for an id token, or exchange the id token for a new one.
 
-    The service accepts an id token only once, but several commands of a job may share it.
+    The service accepts an id token only once, but several commands of a job may share the token.
     """
     if not identity.is_shared:
         return str(exchange(identity.id_token)["token"])
@@ -81,7 +81,7 @@ def exchange_once(
     path, issued = short_token_file(), None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Another command of the job waits here, and then finds the stored token.
+        # A command that waits here for another command of the job then finds the stored token.
         with locked_directory(path.parent):
             usable = format_timestamp(datetime.now(UTC) + MARGIN)
             tokens = {

@@ -28,7 +28,7 @@ from .service import Body, RemoteError, Service, json_body
 
 DRY_RUN = {"dryRun": "true"}
 STORE_AGAIN = {"store": "true"}
-# The internal paths of widgets.
+# The beginning of internal paths of widgets.
 WIDGETS = "/api/widgets/"
 # The maximum number of widgets that a service sends on one page.
 PAGE_SIZE = 100
@@ -51,7 +51,7 @@ class RemoteCatalog:
         target = _manifest_target(new)
         new.bundle.check_size()
         if new.content is None:
-            # The service does not receive the bundle.
+            # The service cannot check a bundle that it does not receive.
             new.bundle.check_content()
         manifest = {
             **new.manifest,
@@ -80,7 +80,7 @@ class RemoteCatalog:
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
     ) -> list[Moderated]:
-        """Yank the versions or make them available again; None keeps the stored reason."""
+        """Yank the versions or make them available again; if reason is None, keep the reason."""
         body = {"reason": reason} if yanked and reason is not None else {}
         return self._change(targets, "yank" if yanked else "unyank", body, dry_run)
 
@@ -95,7 +95,7 @@ class RemoteCatalog:
     def _change(
         self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
     ) -> list[Moderated]:
-        """Send a request for each widget, which changes all its versions or none.
+        """Send a request for each widget; each request changes all given versions or none.
 
         For several widgets, a dry run of all requests comes first, so that a mistake in one of them
         changes nothing.
@@ -120,7 +120,7 @@ class RemoteCatalog:
     def edit_widget(
         self, widget: WidgetName, changes: Json, picture: bytes | None = None
     ) -> Edited:
-        """Set the picture and other properties of the widget; keys are those of the API."""
+        """Set properties of the widget by their keys in the API, and its picture if it is given."""
         body = json_body(changes)
         if picture is not None:
             parts = {
@@ -154,9 +154,9 @@ class RemoteCatalog:
     def read_list(
         self, scope: str | None = None, sort: str = "name", limit: int | None = None
     ) -> tuple[list[Json], int]:
-        """Return listed widgets, of one scope or all, sorted by the service, and their number.
+        """Return the listed widgets of a scope or of all scopes, and how many there are.
 
-        With a limit, only the necessary pages are read.
+        The service sorts the widgets. With a limit, only the necessary pages are read.
         """
         size = min(limit or PAGE_SIZE, PAGE_SIZE)
         query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": size}
@@ -175,7 +175,7 @@ class RemoteCatalog:
         raise self._too_many("widgets", "--scope")
 
     def read_similar(self, scope: str) -> list[Json]:
-        """Return the most installed widgets of a scope and of all, to suggest a similar name."""
+        """Return the top widgets of the scope, then of all scopes, to suggest a similar name."""
         in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
         others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
         return in_scope + others
@@ -194,15 +194,15 @@ class RemoteCatalog:
         except MissingError:
             raise MissingWidgetError(widget.widget) from None
         document = {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
-        # Services before release 1.1 have no about.
+        # Services before release 1.1 do not have this path.
         with suppress(MissingError):
             document["about"] = self.service.get(f"{path}/about", {})
         return document
 
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
-        """Return the installs of a listed widget, in the last days and by version.
+        """Return how often a listed widget was installed, for each of the last days and by version.
 
-        Return None if the service does not count them by day and version, as before release 1.1.
+        Return None if the service does not count installs like this, as before release 1.1.
         """
         try:
             path = f"{V1_PREFIX}{_path(widget.widget)}/installs"
@@ -215,7 +215,7 @@ class RemoteCatalog:
         return {}
 
     def find_updates(self, sdk: str, installed: Sequence[object], before: str | None) -> list[Json]:
-        """Return the updates of installed versions, among versions published before a time."""
+        """Return the updates for installed versions; if before is given, ignore later versions."""
         parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}
         if before is not None:
             parameters["before"] = before
@@ -249,11 +249,11 @@ def _manifest_target(new: NewVersion) -> WidgetName:
             check_version(manifest.get("version")),
         )
     except ValueError:
-        # build_document() also reports all other problems.
+        # The error that build_document() raises reports all problems of the manifest.
         build_document(new, new.url_template, None)
         raise
 
 
 def _path(target: WidgetName) -> str:
-    """Return scope, name and version as a part of a path."""
+    """Return the scope, name and version, if any, as segments of a URL path."""
     return "/".join(quote(part, safe="") for part in target if part is not None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-# A type or a tuple of types, an object by its keys, or a list with the shape of its items.
+# A type, a tuple of types, a mapping from keys to shapes, or a list with the shape of its items.
 Shape = Any
 
 OPTIONAL_TEXT = (str, NoneType)
@@ -17,7 +17,7 @@ OPTIONAL_OBJECT = (dict, NoneType)
 
 
 class ShapeError(Exception):
-    """A response has an unexpected shape; the message completes "The response"."""
+    """A response has an unexpected shape; the message ends a sentence about the response."""
 
 
 class Optional:
@@ -28,7 +28,7 @@ class Optional:
 
 
 class Omissible(Optional):
-    """The shape of a value that may also be missing."""
+    """The shape of a value that may be null or missing."""
 
 
 def check_shape(value: object, shape: Shape) -> None:

@@ -24,7 +24,7 @@ from .token_file import VARIABLE, find_token, missing_token
 CLI_VERSION_PATH = "/api/widgets/cli-version"
 # A service responds to a large bundle only after writing it to disk.
 MAX_SECONDS = 60
-# The maximum size of all responses to one command together.
+# The maximum total size of the responses to one command.
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
 
 # Every request may be retried: repeating a change is a no-op.
@@ -62,7 +62,7 @@ def json_body(value: object) -> Body:
 
 
 class Service:
-    """A service; before the first request with a token, its required release is checked."""
+    """A service; the first request with a token checks which release the service requires."""
 
     def __init__(
         self, url: str, ca: str | None = None, on_retry: Callable[[str], None] = lambda _: None
@@ -73,8 +73,7 @@ class Service:
         """
         self.url = url
         self._on_retry = on_retry
-        # None stands for the token in the environment, else the stored token, else the token of a
-        # job.
+        # If None, use the token in the environment, the stored token or the job's, in this order.
         self.token: str | None = None
         self._ca = ca
         self._client = HttpClient(url, ca, seconds=MAX_SECONDS)
@@ -100,7 +99,7 @@ class Service:
         body: Body | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
-        """Return the JSON object of a response; raise RemoteError for an error."""
+        """Return the JSON object of a response; raise RemoteError if the request fails."""
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise RemoteError(
@@ -139,7 +138,7 @@ class Service:
         return {"token": session["token"], "expiresAt": session["expiresAt"]}
 
     def _read(self, response: Response, shape: Shape) -> Json:
-        """Return the JSON object of a response; raise RemoteError if it is an error."""
+        """Return the JSON object of a response; raise RemoteError if it is unexpected."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_error(response))
         value = _parse_object(response)
@@ -225,7 +224,7 @@ def _query(parameters: Mapping[str, object] | None) -> str:
 
 
 def _parse_object(response: Response) -> Json:
-    """Return the JSON object in a body, or an empty one."""
+    """Return the JSON object in a body; {} if the body is not a JSON object."""
     try:
         value = parse_json(response.body)
     except (ValueError, RecursionError):

@@ -29,7 +29,7 @@ def token_file() -> Path:
 
 
 def find_token(url: str) -> str | None:
-    """Return the token in the environment, or else the stored token, or None."""
+    """Return the token in the environment, or else the stored token; None if neither exists."""
     if text := os.environ.get(VARIABLE):
         return check_token(text, VARIABLE)
     stored = read_logins().get(url)
@@ -48,7 +48,7 @@ def missing_token(url: str) -> TokenError:
 
 
 def stored_ca(url: str) -> str | None:
-    """Return the --ca file with which the user logged in to the service, or None."""
+    """Return the --ca file that the login to the service stored, or None."""
     try:
         return read_logins().get(url, {}).get("ca")
     except TokenError:
@@ -65,7 +65,7 @@ def check_token(text: str, source: str) -> str:
 
 
 def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
-    """Return the stored logins by URL; raise TokenError if other users may read the file.
+    """Return the stored logins by URL; raise TokenError if the file is damaged or not private.
 
     Every login has a token.
     """
@@ -98,6 +98,6 @@ def store_login(url: str, token: str | None, ca: str | None = None) -> None:
 
 def write_logins(path: Path, logins: Mapping[str, Mapping[str, str]]) -> None:
     """Replace a file of tokens with a new one that only its owner can read."""
-    # The file may be a link to the place where the user stores such files.
+    # If the file is a symbolic link, replace its target and keep the link.
     with atomic_replace(path.resolve()) as new:
         new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")

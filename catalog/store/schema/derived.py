@@ -1,7 +1,7 @@
-"""Derived rows, which search and the feed of changes read; the end of a transaction writes them.
+"""Derived rows for search and the change feed, which are written at the end of a transaction.
 
-Triggers of schema.sql note the widgets that a transaction touches. REFRESH deletes and inserts the
-rows of these widgets in listing, listing_keyword, listing_text, summary and change, and raises the
+Triggers in schema.sql note the widgets that a transaction touches. REFRESH replaces the rows of
+these widgets in listing, listing_keyword, listing_text, summary and change, and increments the
 revision.
 """
 
@@ -24,8 +24,8 @@ _PUT_CHANGE = """
 ON CONFLICT (scope, name) DO UPDATE SET sequence = excluded.sequence, listed = excluded.listed
 """
 
-# Records widgets that are no longer listed. Their names are still in listing, even if they were
-# deleted.
+# Records widgets that are no longer listed. Their names are still in listing, even if the widgets
+# were deleted.
 CHANGE_REMOVED = f"""
 INSERT INTO change
 SELECT scope, name, {_NEXT_SEQUENCE}, 0 FROM listing
@@ -70,7 +70,7 @@ REFRESH = (
     "DELETE FROM touched",
 )
 
-# Matches the error of the trigger widget_too_large, which the last of these statements fires.
+# Matches the error of the trigger widget_too_large, which the last statement of REFRESH fires.
 TOO_LARGE = re.compile("'too large: ([0-9]+) ([0-9]+) (.+)'")
 
 
@@ -124,7 +124,7 @@ def _range_member(range_: str) -> str:
 
 
 def folded_columns(widget: Any) -> dict[str, str]:
-    """Return the columns of a row of widget in which search finds words."""
+    """Return the folded columns of a row of widget, in which search finds words."""
     name = " ".join(fold(widget["display_name"]).split())
     return {
         "folded_name": name,
@@ -134,11 +134,11 @@ def folded_columns(widget: Any) -> dict[str, str]:
 
 
 def folded_path(scope: str, name: str) -> str:
-    """Return scope/name in the form that pages search."""
+    """Return scope/name in the folded form that searches on pages use."""
     return without_hyphens(f"{scope}/{name}")
 
 
 def folded_keywords(keywords: str | None) -> str:
-    """Return the keywords of a JSON list in the form that pages search, each once."""
+    """Return a JSON list of keywords in the folded form that searches on pages use, each once."""
     folded = map(without_hyphens, json.loads(keywords or "[]"))
     return json.dumps(list(dict.fromkeys(folded)), ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Rebuilds the tables of a file: with its own rows to migrate it, or with the rows of a backup.
+"""Rebuilds the tables of a file with its own rows, to migrate it, or with the rows of a backup.
 
-The only schema that is migrated is that of release 1.0.0. A new column needs no code here if it has
-a default or may be null. A new table needs no code either, unless its rows are derived.
+Only the schema of release 1.0.0 is migrated. A new column needs no code here if it has a default
+or may be null. A new table needs no code either, unless its rows are derived.
 """
 
 import sqlite3
@@ -34,15 +34,14 @@ WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREATE VIRTUAL%'
 """
 OWN_NAMES = "SELECT tbl_name FROM sqlite_schema"
-# The order is that of schema.sql, where each table follows the tables that it refers to. The
+# Sorts the tables as in schema.sql, where each table follows the tables that it refers to. The
 # condition on the type excludes the tables of the text index.
 OWN_TABLES = """
 SELECT object.name FROM sqlite_schema AS object JOIN pragma_table_list USING (name, type)
 WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY object.rowid
 """
-# Both catalogs counted the same installs until they diverged, so the higher count is the better
-# one.
+# Both catalogs counted the same installs until they diverged, so the higher count is kept.
 KEEP_COUNTS = """
 UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
@@ -85,12 +84,12 @@ WHERE old.name = 'old_' || new.name
 def rebuild_tables(
     connection: sqlite3.Connection, source: str | None = None, *, keeps_history: bool = False
 ) -> None:
-    """Create every table of the current schema, and copy the rows of the old tables into them.
+    """Create all tables of the current schema, and copy the rows of the old tables into them.
 
-    If source names an attached database, copy its rows instead. The tokens and the audit log stay,
-    unless they are empty, and so do the hashes of deleted versions. With keeps_history, higher
-    install counts and the installs by day stay too. Tables and views of other programs, such as
-    Litestream, are not changed.
+    If source names an attached database, copy its rows instead. The file then keeps its tokens and
+    audit log, unless they are empty, and the hashes of deleted versions. With keeps_history, it
+    also keeps higher install counts and the installs by day. Tables and views of other programs,
+    such as Litestream, are not changed.
     """
     own_names, tables = _own_schema()
     objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_names]
@@ -151,7 +150,7 @@ def _quoted(name: str) -> str:
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:
-    """Copy the rows of a table, if it exists, in the common columns; return the row count."""
+    """Copy the columns that both tables have; return how many rows were copied."""
     columns = _column_names(connection, schema, old) & _column_names(connection, "main", new)
     if not columns:
         return 0
@@ -162,7 +161,7 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
     # The changes of listed widgets are derived.
     condition = "NOT listed" if new == "change" else "true"
     names = ", ".join(columns)
-    # The row of a deleted version may have been copied before.
+    # The row of a deleted version may already have been copied.
     return connection.execute(
         f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE {condition}"
         " ON CONFLICT DO NOTHING"
@@ -184,7 +183,7 @@ SET_FOLDED_PATH = "UPDATE widget SET folded_path = ? WHERE id = ?"
 
 
 def _fold_paths(connection: sqlite3.Connection) -> None:
-    """Store the search path of each widget, which the schema of release 1.0.0 lacks."""
+    """Fill in the column folded_path, which the schema of release 1.0.0 lacks."""
     rows = connection.execute(UNFOLDED_PATHS).fetchall()
     connection.executemany(SET_FOLDED_PATH, [(folded_path(*path), id_) for id_, *path in rows])
 
@@ -201,9 +200,9 @@ UPDATE revision SET content = :new, downloads = :new, history = lower(hex(random
 
 
 def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
-    """Set a revision above the old one, and a new history; neither was used before.
+    """Set a revision above the old one and a new history, neither of which was used before.
 
-    This prevents cached responses from being mistaken for current ones, and tokens of clients for
+    Otherwise, cached responses could be mistaken for current ones, and the tokens of clients for
     valid ones. The time alone is not enough: the clock that set the old revision may have been
     ahead.
     """

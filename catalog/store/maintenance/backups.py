@@ -44,7 +44,7 @@ def _copy(database: Database, target: Path, name: Path) -> None:
 
 
 def backup_verified(database: Database, target: Path, name: Path) -> None:
-    """Copy the current catalog to a new file, and verify it on disk; errors contain the name."""
+    """Copy the catalog to a new file and verify it on disk; error messages use the given name."""
     _copy(database, target, name)
     with target.open("rb") as file:
         drop_from_memory(file)
@@ -64,10 +64,10 @@ def restore(
 ) -> Path | None:
     """Replace the whole catalog with a backup; a running service uses it from the next request on.
 
-    The catalog keeps its tokens and its audit log, to which the action is added. A catalog without
-    tokens or audit log gets those of the backup. So no restore makes a revoked token valid again.
-    The catalog also keeps the hashes of deleted versions and, with keeps_history, install counts
-    that are higher. A damaged database file is kept under another name; return that path.
+    The catalog keeps its tokens, so that no restore makes a revoked token valid again, and its
+    audit log, to which the action is added. If either is empty, the rows of the backup are used.
+    The catalog also keeps the hashes of deleted versions and, with keeps_history, higher install
+    counts. A damaged database file is kept under another name; return that path.
     """
     try:
         _check_backup(source)
@@ -95,7 +95,7 @@ def _check_backup(source: Path) -> None:
 def _replace_file(database: Database, source: Path, action: str) -> Path | None:
     """Create the file from a backup; keep a damaged file and return its new path.
 
-    There is a file at all times: without a file, `serve --init` would serve an empty catalog.
+    A file always exists at the path: without one, `serve --init` would serve an empty catalog.
     """
     damaged, target = None, database.real_path
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as connection:
@@ -103,7 +103,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
         if database.exists():
             os.chmod(new, stat.S_IMODE(target.stat().st_mode))
             damaged = find_unused(target.with_name(f"{target.name}.damaged"))
-            # The WAL has the newest commits, in case the damaged file can be repaired.
+            # Keep the WAL too: it has the newest commits, in case the file can be repaired.
             if file_size(wal_path(target)):
                 keep_file(wal_path(target), wal_path(damaged))
             keep_file(target, damaged)
@@ -112,7 +112,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
 
 
 def _is_usable(database: Database) -> bool:
-    """Return whether there is a catalog to replace; raise for a file that is not a catalog."""
+    """Return whether there is a catalog to replace; raise DatabaseError for any other file."""
     if not database.exists():
         return False
     try:

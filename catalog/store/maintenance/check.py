@@ -1,4 +1,4 @@
-"""The check of the whole database for widget-catalog check."""
+"""Finds problems in the database for the command check, and repairs derived rows."""
 
 import secrets
 import sqlite3
@@ -51,8 +51,8 @@ def _repair(transaction: Transaction) -> None:
     _rewrite_derived(transaction)
     for statement in REFRESH[:-1]:
         transaction.execute(statement)
-    # Earlier releases allowed larger widgets. No widget has a negative id, so the trigger ignores
-    # these rows and does not refuse to commit because of such a widget.
+    # Earlier releases allowed larger widgets. No widget has a negative id, so the trigger finds no
+    # widget for these rows and does not refuse the commit.
     transaction.execute("UPDATE touched SET widget_id = -widget_id")
 
 
@@ -122,7 +122,7 @@ INTERVALS = """
 SELECT 'SDK range ''' || range || '''' AS subject, low, high
 FROM sdk_range JOIN sdk_interval ON range_id = id
 """
-# Queries for derived rows, each with a sentence about a subject whose rows the repair changes.
+# Queries for derived rows, each with the problem to report if the repair changes a row.
 DERIVED_ROWS = (
     (LISTINGS, "{}: its listing for search differs from the widget."),
     (KEYWORDS_LISTED, "{}: its keywords for search differ from the widget's."),

@@ -58,7 +58,7 @@ ORDER BY scope, name, precedence
 
 
 def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
-    """Return a sentence for each version whose bundleUrl points to a missing bundle here."""
+    """Return a sentence for each version whose bundleUrl points here, where no bundle is stored."""
     for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
         bundle = StoredBundle(*columns)
         if url == f"{base_url}{bundle_path(bundle)}":
@@ -69,7 +69,7 @@ def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
-    """Return the versions whose bundle should be stored here but is missing; files are not read."""
+    """Return the versions whose stored bundle is missing or has the wrong size; read no files."""
     return [
         f"{scope}/{name}@{version}"
         for scope, name, version, sha256, size, _ in read_rows(database, STORED_BUNDLES)
@@ -90,7 +90,7 @@ def find_elsewhere(
 ) -> list[str]:
     """Return the versions of listed widgets whose bundleUrl points to another server.
 
-    For a pack, return only versions of selected widgets whose bundles are not packed.
+    For a pack, return only versions of selected widgets whose bundles are not in the pack.
     """
     rows = database.fetch(ELSEWHERE, {"paths": paths})
     return [version for version, sha256 in rows if sha256 not in packed]

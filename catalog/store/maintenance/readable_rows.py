@@ -15,7 +15,7 @@ NO_FAULTS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
 def raise_if_no_fault(error: sqlite3.DatabaseError) -> None:
-    """Raise the error if the file is locked, or there is no space for the copy.
+    """Raise the error if the file is locked, or if there is no space for a copy of it.
 
     All other errors are problems in the file itself.
     """
@@ -31,7 +31,7 @@ def read_pictures(database: Database) -> Iterator[tuple[str, Json]]:
 
 
 def read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
-    """Return the rows of a statement; none if the file is damaged: check_catalog() reports that."""
+    """Return the rows of a statement, or none if the file is damaged; see check_catalog()."""
     try:
         return database.fetch(sql, {"paths": None})
     except sqlite3.DatabaseError as error:

@@ -31,7 +31,7 @@ def widget_catalog(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
 
 @pytest.fixture
 def widget_catalog_demo(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
-    """A Widget Catalog with the demo catalog."""
+    """A Widget Catalog with the widgets of the demo."""
     with _widget_catalogs.serve(start="demo") as catalog:
         yield catalog
 
@@ -50,8 +50,7 @@ def widget_catalog_from(
 ) -> Iterator[Callable[[Source], WidgetCatalog]]:
     """A function that serves a Widget Catalog with the given content.
 
-    The content is the path of a JSON Lines file or of an SQLite file, or a list of widget
-    documents.
+    The content is the path of a JSON Lines or SQLite file, or a list of widget documents.
     """
     with ExitStack() as stack:
         yield lambda source: stack.enter_context(_widget_catalogs.serve_content(source))

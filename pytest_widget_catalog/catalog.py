@@ -19,13 +19,13 @@ from urllib.parse import parse_qsl
 PACKAGES = Path(__file__).absolute().parent.parent
 # The service is next to this package: widget_catalog if installed, catalog in a checkout.
 SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catalog"
-# In isolated mode (-I), neither the working directory nor PYTHONPATH is searched, so that no module
-# of the project replaces a module of the service.
+# Isolated mode (-I) ignores the working directory and PYTHONPATH, so that no module of the tested
+# project replaces a module of the service.
 START = f"import sys; sys.path.append(sys.argv.pop(1)); from {SERVICE}.__main__ import main; main()"
 
 CONTROL_TIMEOUT = 60  # seconds
 
-# A JSON Lines file or the SQLite file of a catalog; or widget documents.
+# The path of a JSON Lines or SQLite file, or one or more widget documents.
 Source = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
@@ -48,14 +48,14 @@ class RequestRecord:
 
 
 class WidgetCatalog:
-    """A catalog that `widget-catalog serve --testing` serves, to one test after another.
+    """A catalog that `widget-catalog serve --testing` serves to one test after another.
 
     WIDGET is "scope/name", and VERSION is "scope/name@version". Every method raises
     WidgetCatalogError if the service refuses the request or has ended.
     """
 
     def __init__(self, parent: Path) -> None:
-        """Start the service, with its files below the parent; it ends with this process."""
+        """Start the service with its files below this directory; it ends with this process."""
         directory = Path(mkdtemp(dir=parent))
         self._log = directory / "server.log"
         command = [sys.executable, "-I", "-c", START, str(PACKAGES), "serve", "--testing"]
@@ -162,9 +162,9 @@ class WidgetCatalog:
     ) -> None:
         """Make the next n requests fail with this status; retry_after is the header Retry-After.
 
-        The other arguments work in the same way in the next three methods. n is 1 by default. path
-        and method restrict which requests are affected. until="reset", instead of n, affects all
-        requests until the test ends or resets the catalog.
+        n is 1 by default. path and method restrict which requests are affected. until="reset",
+        instead of n, affects all requests until the test ends or resets the catalog. These
+        arguments work in the same way in drop_connection(), cut_off() and damage().
         """
         which = {"path": path, "method": method, "until": until}
         self._control("fail", count=n, status=status, retryAfter=retry_after, **which)
@@ -247,7 +247,7 @@ class WidgetCatalog:
 
 
 class Catalogs:
-    """The catalogs of a session; there are as many processes as one test uses at the same time."""
+    """The catalogs of a test session, each in a process that one test after another uses."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -256,7 +256,7 @@ class Catalogs:
     @contextmanager
     def serve(self, **start: Any) -> Iterator[WidgetCatalog]:
         """Yield a catalog with this start state."""
-        # A test may have killed its process.
+        # A test may have killed the process of its catalog.
         self._idle = [each for each in self._idle if each._process.poll() is None]
         catalog = self._idle.pop() if self._idle else WidgetCatalog(self._directory)
         try:

@@ -1,4 +1,4 @@
-"""Documents of catalog files, all of which are validated before any is used."""
+"""Validates all documents of catalog files before any document is used."""
 
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from .jsonl import CatalogReader
 # The number of documents that one transaction writes, in about 0.1 seconds.
 BATCH_SIZE = 200
 MAX_BATCH_BYTES = 1024 * 1024
-# The JSON of each version contains these texts in addition to the names of its fields.
+# The JSON of each version repeats these texts of the widget; its field names take up to 1 kB.
 SHARED_TEXTS = ("scope", "name", "display_name", "description", "icon")
 MAX_FIELD_BYTES = 1024
 
@@ -24,13 +24,13 @@ class CheckedFiles:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        # The key is scope/name.
+        # The size of each document, by scope/name.
         self.sizes: dict[str, DocumentSize] = {}
-        # The position in the file where the batch of each widget begins, and its number of bytes.
+        # The offset and the size in bytes of the batch that contains each widget.
         self._places: dict[str, tuple[int, int]] = {}
 
     def add(self, batch: Sequence[Document], line_sizes: dict[str, int]) -> None:
-        """Append a batch."""
+        """Append a batch to the file; line_sizes has the length of the line of each widget."""
         offset = self._file.tell()
         # marshal takes half the time of pickle. marshal.load() would call a method of the file for
         # each value, so batches() reads a batch at once.

@@ -1,4 +1,4 @@
-"""Packs that are imported next to existing widgets: their catalog files, and their bundles."""
+"""Imports packs next to existing widgets: their catalog files, and their bundles."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from ..store.write.stored_bundles import StoredBundle, register_bundles, stored_
 from .pack_reader import PackError, PackReader
 from .packs import CATALOG, FILES, SUMS, add_bundle, read_sums, verified
 
-# The name of the first member, with which the archive begins. No line of JSON begins like this.
+# An archive begins with the name of its first member. No line of JSON begins like this.
 PACK_START = SUMS.encode() + b"\0"
 
 
@@ -76,9 +76,9 @@ def store_bundles(
     batches: Iterable[Sequence[Document]],
     actor: Actor,
 ) -> int:
-    """Store the bundles and pictures in incoming that the documents name; return their number.
+    """Store the bundles and pictures in incoming that the documents name; return how many are new.
 
-    The documents are already in the database. If this is interrupted, another import completes it.
+    The documents are already in the database. After an interruption, import the packs again.
     """
     stored = 0
     for batch in batches:

@@ -55,7 +55,7 @@ class CatalogReader:
             yield batch
 
     def all_problems(self) -> CatalogFileError:
-        """Return the first problems of the files, after one problem was found."""
+        """Read the rest of the files after an error, and return the problems up to MAX_PROBLEMS."""
         for name, number, line in self._lines:
             if len(self._problems) >= MAX_PROBLEMS:
                 break

@@ -2,7 +2,7 @@
 
 A pack is a plain tar archive that begins with SHA256SUMS. The members that it names follow in the
 same order: the catalog, the state of mirrored widgets, the hashes of deleted versions, and the
-bundles. The same catalog gives the same bytes.
+bundles. Packing the same catalog again gives the same bytes.
 
 The catalog is JSON Lines and not an SQLite file, because the bytes of an SQLite file depend on its
 history and on the release of SQLite, and because a file from an unknown source can contain more
@@ -43,8 +43,8 @@ def pack(
 ) -> None:
     """Write the catalog and its stored bundles.
 
-    on_progress gets the number of bundles written and their total. The bundles are not locked: it
-    is an error if a version is deleted in the meantime and gc then removes its bundle.
+    on_progress gets the number of bundles written and their total. The bundles are not locked:
+    raise PackError if a version is deleted in the meantime and gc removes its bundle.
     """
     pictures = {picture["sha256Hash"] for _, picture in named_pictures(connection, paths)}
     hashes = sorted({*stored_hashes(connection, paths), *filter(bundles.has, pictures)})
@@ -73,7 +73,7 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             except OSError as error:
-                # Any other OSError concerns the pack itself.
+                # An OSError for any other file concerns the pack itself.
                 path = bundles.path(sha256)
                 if error.filename != str(path):
                     raise
@@ -88,7 +88,7 @@ def _format_sums(sums: dict[str, str]) -> str:
 
 @contextmanager
 def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
-    """Yield a temporary file: an archive needs the size of a member in advance."""
+    """Yield the chunks as a temporary file: an archive needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
         try:
             file.writelines(chunks)
@@ -145,7 +145,7 @@ def read_sums(reader: PackReader) -> dict[str, str]:
 
 
 def _read_text(chunks: Iterable[bytes]) -> str:
-    """Return the beginning of a text, up to the maximum size in a pack."""
+    """Return the text; stop reading once it exceeds the maximum size of SHA256SUMS."""
     content = bytearray()
     for chunk in chunks:
         content += chunk

@@ -75,11 +75,10 @@ LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
 class Differences(NamedTuple):
     """The differences between a catalog and the pack that is to replace it."""
 
-    # The widgets that are not in the pack, and the missing versions of other widgets.
+    # The widgets that the pack lacks, and the versions of other widgets that it lacks.
     widgets: list[str]
     versions: list[str]
-    # The times when the newest version or widget was added to the catalog, and to the packed
-    # catalog.
+    # When the newest version or widget was added to this catalog, and to the packed one.
     newest: str
     newest_packed: str
 
@@ -103,10 +102,9 @@ def unpack_catalog(
 ) -> UnpackResult:
     """Replace the catalog with the pack in one step; if the pack is invalid, change nothing.
 
-    backups.restore() keeps the tokens and the audit log of the old catalog. In addition, this keeps
-    the higher install count of each widget, and the hashes of deleted versions. on_progress gets
-    the number of bundles read and their total. If there is a catalog, confirm() may raise an error
-    before it is replaced.
+    The tokens, the audit log and the hashes of deleted versions of the old catalog stay, and so do
+    install counts that are higher than in the pack. on_progress gets the number of bundles read and
+    their total. confirm() is called before an existing catalog is replaced, and may raise an error.
     """
     with ExitStack() as stack:
         reader = PackReader(file)
@@ -140,9 +138,9 @@ def unpack_catalog(
 def unpack_bundles(
     file: BinaryIO, database: Database, bundles: Bundles, on_progress: OnProgress
 ) -> tuple[int, int]:
-    """Store those bundles of the pack that the catalog names; nothing else changes.
+    """Store the bundles of the pack that the catalog names, and change nothing else.
 
-    Return their number, and the number of the other bundles in the pack.
+    Return how many bundles were stored, and how many other bundles the pack contains.
     """
     with database.read() as connection:
         pictures = named_pictures(connection)

@@ -1,4 +1,4 @@
-"""Control requests: who may send them, and the arguments of their actions."""
+"""Checks control requests: who may send them, and the arguments of their actions."""
 
 import inspect
 import json
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-# The JSON names of the types of arguments.
+# The words for the types of arguments in messages.
 KINDS: Mapping[Any, str] = {
     str: "a string",
     int: "a whole number",
@@ -24,10 +24,10 @@ KINDS: Mapping[Any, str] = {
 
 
 def find_rejection(environ: "WSGIEnvironment") -> tuple[int, str] | None:
-    """Return the status and the reason if a web page could have sent this control request.
+    """Return an error status and the reason if a web page could have sent this control request.
 
-    A page of any site can send simple requests to a loopback port, and a host name of that site may
-    resolve to the loopback address.
+    A page of any site can send simple requests to a loopback port, and the host name of a site may
+    resolve to the loopback address (DNS rebinding).
     """
     if environ["REQUEST_METHOD"] != "POST":
         return 405, "A control request must be a POST."

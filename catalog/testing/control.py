@@ -55,8 +55,8 @@ class Control:
     ) -> None:
         """Replace the catalog with its start state, or with the given content.
 
-        SQLite copies the pages of one file over those of the other in one transaction, so that the
-        running service sees either the old catalog or the new one.
+        SQLite overwrites the pages of the database in one transaction, so that the running service
+        sees either the old catalog or the new one.
         """
         if documents is not None:
             lines = io.BytesIO("\n".join(map(json.dumps, documents)).encode())
@@ -88,7 +88,7 @@ class Control:
         return self._sources[start]
 
     def _read_file(self, path: Path) -> tuple[Connection, list[Document]]:
-        """Return the content of a JSON Lines file, or a copy of an SQLite file."""
+        """Return a copy of an SQLite file, or an empty catalog and the documents of JSON Lines."""
         with path.open("rb") as file:
             if not file.peek(len(SQLITE_HEADER)).startswith(SQLITE_HEADER):
                 return self._find("empty"), read_catalog([file])
@@ -204,7 +204,7 @@ class Control:
 
 
 def decode_base64(name: str, text: str) -> bytes:
-    """Return the bytes of an argument; raise ValueError if it is invalid."""
+    """Return the bytes of an argument; raise ValueError if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:

@@ -17,7 +17,7 @@ from ..store.write.stored_bundles import StoredBundle, bundle_path
 
 SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
-# The fields that describe can set as text, without the picture.
+# The fields that the action describe can set, except the picture.
 DESCRIPTION_KEYS = {"displayName", "description", "icon", *ABOUT_KEYS} - {"picture"}
 DESCRIPTION_CHECKS = {
     field.key: field.check
@@ -35,7 +35,7 @@ def next_timestamp(last: str | None) -> str:
 
 
 def check_description(fields: Json) -> Row:
-    """Validate the new fields of a widget; None removes a field; raise ValueError if invalid."""
+    """Return the validated fields, with None to remove a field; raise ValueError if invalid."""
     if unknown := sorted(fields.keys() - DESCRIPTION_CHECKS.keys()):
         allowed = ", ".join(sorted(DESCRIPTION_CHECKS))
         raise ValueError(f"describe can set {allowed} and pictureBase64, not {quoted(unknown[0])}.")

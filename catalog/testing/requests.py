@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 CONTROL_PREFIX = "/_testing/"
 MAX_COUNT = 1_000_000
 MAX_DELAY = 86_400  # seconds
-# Errors of an action that the arguments of a control request can cause; the response explains them.
+# Errors that the arguments of a control request can cause; the response contains their message.
 ACTION_ERRORS = (ChangeError, DatabaseError, sqlite3.Error, ValueError)
 
 
 @dataclass(eq=False)
 class Fault:
-    """A fault to inject into the next requests, or only those with a given method or path."""
+    """A fault to inject into the next requests, optionally only for one method or path."""
 
     method: str | None
     path: str | None
-    # The number of requests that are left; infinite until the next reset.
+    # How many more requests are affected; infinite if the fault lasts until the next reset.
     left: float
-    # The status that replaces the response, or the effect on it: drop, cut or damage.
+    # The status of an error response, or the effect on the response: drop, cut or damage.
     effect: int | str
     retry_after: int | str | None = None
 
@@ -76,7 +76,7 @@ def fault_action(effect: str) -> Callable[..., None]:
 
 
 class ControlRequests:
-    """Handles control requests; all others belong to the test that began with the last reset.
+    """Handles control requests, and records, delays and disturbs the requests of a test.
 
     Each public method is an action; its arguments come from the JSON body.
     """
@@ -90,7 +90,7 @@ class ControlRequests:
         self._begin_test()
 
     def _begin_test(self) -> None:
-        # Waiting requests belong to the test that has ended.
+        # Disconnect the delayed requests of the previous test.
         self._test_ended.set()
         self._test_ended = Event()
         self._received: list[Json] = []
@@ -114,9 +114,9 @@ class ControlRequests:
             return failure(fault.effect, fault.retry_after, path)(environ, start_response)
         if fault.effect == "drop":
             self._record(environ, path, None)
-            # The server closes the connection.
+            # This error makes the server close the connection.
             raise ClientDisconnected
-        # The fault needs the complete body, without gzip and not a 304.
+        # The fault needs the complete, uncompressed body, so the response must not be a 304.
         complete = {"HTTP_ACCEPT_ENCODING": "", "HTTP_IF_NONE_MATCH": ""}
         body = b"".join(self._respond({**environ, **complete}, start_response, path))
         if fault.effect == "cut":
@@ -188,7 +188,7 @@ class ControlRequests:
         self._faults.append(Fault(method, check_path(path), left, effect, retry_after))
 
     def delay(self, seconds: float, path: str | None = None) -> None:
-        """Delay each response from now on; 0 ends the delay of the path, or all without a path."""
+        """Delay responses from now on; 0 ends the delay of the path, or all delays without one."""
         if not 0 <= seconds <= MAX_DELAY:
             raise ValueError(f"seconds must be from 0 to {MAX_DELAY}, not {seconds}.")
         if not (seconds or path):
@@ -196,7 +196,7 @@ class ControlRequests:
         self._delays[check_path(path)] = seconds
 
     def requests(self) -> Json:
-        """Return the requests in the order of their responses, and the paths of delayed ones."""
+        """Return the requests in the order of their responses, and the paths still delayed."""
         return {"requests": self._received, "waiting": self._waiting}
 
     def clear(self) -> None:
@@ -217,11 +217,11 @@ class ControlRequests:
             # The request must not change the catalog of the next test.
             raise ClientDisconnected
         waiting.remove(path)
-        # The delay counted against the deadline of the request, so the deadline is extended.
+        # The delay has used up the time of the request, so the deadline is lifted.
         self._database.deadline.set(math.inf)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
-        """Return the first fault for this request, or None, and count it down."""
+        """Return the first fault for this request, and count it down; None if there is none."""
         if self._faults and self._database.deadline.on_io_thread:
             # A request that takes too long on the I/O thread runs again, and would be counted
             # twice.
@@ -245,8 +245,8 @@ class ControlRequests:
             return start_response(status, *arguments)  # type: ignore[arg-type]
 
         body = self._application(environ, start)
-        # A read that exceeds its deadline raises, and runs again: it is recorded once. The client
-        # has no response yet, so it never sees a list without its own request.
+        # A read that exceeds its deadline raises an error before this line, and runs again, so it
+        # is recorded once. The record exists before the client can get the response and ask for it.
         self._record(environ, path, int(lines[-1][:3]))
         return body
 

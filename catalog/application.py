@@ -53,7 +53,7 @@ from .web import browse, compare, compare_widgets, docs, feed, updates, widget_p
 from .web.pages import error_page, pages, redirect_from_slash
 from .web.static_files import static_files
 
-# The time for rendering the response that says that a request took too long.
+# The time allowed for rendering the error response to a request that took too long.
 ERROR_SECONDS = 1
 # These sentences replace Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
@@ -69,7 +69,7 @@ class WidgetNameConverter(BaseConverter):
 
 
 class VersionNumber(BaseConverter):
-    """The number of a version in a path, except the names of other resources of a widget."""
+    """A version number in a path; the names of a widget's other resources do not match."""
 
     regex = r"(?!(?:installs|about|picture)\Z)[^/]+"
 
@@ -83,11 +83,11 @@ class CatalogApp(Flask):
             "widget_name": WidgetNameConverter,
             "version_number": VersionNumber,
         }
-        # Without this setting, paths with several slashes would be redirected.
+        # Without this setting, paths with consecutive slashes would be redirected.
         self.url_map.merge_slashes = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Ignore Host and Upgrade, so that unusual values do not cause errors.
+        """Route without the headers Host and Upgrade, whose unusual values would cause errors.
 
         url_for() still adds the path prefix of a proxy or of a mounted application.
         """
@@ -101,12 +101,12 @@ class CatalogApp(Flask):
         )
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function: no view is a coroutine, and checking it cost 3 % of a read."""
+        """Return the function as is: no view is a coroutine, and a check took 3 % of a read."""
         return func
 
     def full_dispatch_request(self) -> Response:
         """Respond 503 after the final deadline; before that, another thread retries the request."""
-        # Each use of a Flask proxy costs 1 µs.
+        # Use the request object itself: each access through a Flask proxy costs 1 µs.
         matched = request_ctx.request
         matched.environ[ENDPOINT] = matched.endpoint
         try:
@@ -120,7 +120,7 @@ class CatalogApp(Flask):
         return self.finalize_request(self.handle_user_exception(error))
 
     def make_default_options_response(self) -> Response:
-        """Return the methods of the path, without Content-Type: the response has no body."""
+        """Return the path's methods in Allow, without Content-Type: the response has no body."""
         methods = cast(MapAdapter, request_ctx.url_adapter).allowed_methods()
         response = Response(headers={"Allow": ", ".join(in_order(methods))})
         del response.headers["Content-Type"]
@@ -144,13 +144,13 @@ class JsonProvider(DefaultJSONProvider):
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     """Return a service on one database; raise SettingError if a setting is invalid.
 
-    The settings in the argument take precedence over those in the environment.
+    Settings in the argument take precedence over environment variables.
     """
     return make_service(open_files(settings or {}))
 
 
 def make_service(files: Files) -> Flask:
-    """Return a service on these files."""
+    """Return a service that uses these files."""
     app = CatalogApp(__name__)
     app.config.from_mapping(files.config)
     app.json = JsonProvider(app)
@@ -177,7 +177,7 @@ def make_service(files: Files) -> Flask:
 
 
 def check_request() -> BaseResponse | None:
-    """Run the check of the path's family: public API, internal API or pages."""
+    """Run the check for the kind of path: public API, internal API or page."""
     path = request_ctx.request.path
     if path.startswith(V1_PREFIX):
         limit_body()
@@ -193,7 +193,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
 
 
 def error_response(error: HTTPException) -> Response:
-    """Return JSON for an error of the API, or else a page; keep headers such as Allow."""
+    """Return JSON for an API error, otherwise a page; keep headers such as Allow."""
     if isinstance(error, MethodNotAllowed):
         methods = in_order(error.valid_methods or [])
         error = MethodNotAllowed(
@@ -206,7 +206,7 @@ def error_response(error: HTTPException) -> Response:
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
     if request.path.startswith(V1_PREFIX):
-        # flask-cors handles only the paths of routes.
+        # flask-cors adds its headers only to paths that match a route.
         response.headers.update({**CORS_HEADERS, "Cache-Control": "no-cache"})
     if request.path.startswith("/api/"):
         response.data = jsonify(error=message).data
@@ -218,12 +218,12 @@ def error_response(error: HTTPException) -> Response:
 
 
 def parameter_error_response(error: ParameterError) -> Response:
-    """Return 400 with the problem of the parameter."""
+    """Return 400 with a message that explains why the parameter is invalid."""
     return error_response(BadRequest(str(error)))
 
 
 def database_error_response(error: Exception) -> Response:
-    """Return 503 if a retry may succeed, 504 if the outcome of a write is unknown; else raise."""
+    """Return 503, or 504 if the outcome of a write is unknown; raise errors in the SQL itself."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]

@@ -1,4 +1,4 @@
-"""Opens what the service and every command need: settings, database and stored bundles."""
+"""Opens the settings, database and stored bundles, which the service and every command need."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from .system.paths import path_text
 
 
 class Files(NamedTuple):
-    """The parsed settings, and the files that they name, which are opened at first use."""
+    """The parsed settings, with the database and bundles that they name, opened on first use."""
 
     config: Mapping[str, Any]
     database: Database
@@ -28,7 +28,7 @@ class Files(NamedTuple):
 def open_files(given: Mapping[str, object]) -> Files:
     """Return the files of a catalog; raise SettingError if a setting is invalid.
 
-    The settings in the argument take precedence over those in the environment.
+    Settings in the argument take precedence over environment variables.
     """
     warn_of_unknown_settings(os.environ)
     config: dict[str, Any] = {**DEFAULTS, **environment_settings(os.environ), **given}
@@ -38,10 +38,10 @@ def open_files(given: Mapping[str, object]) -> Files:
 
 
 def default_bundles(database: Database) -> Path:
-    """Return the directory of bundles beside the database file; raise SettingError if invalid.
+    """Return the directory for bundles beside the database file, even if the path is a link.
 
-    Each database has its own directory, because the command gc removes bundles that its database
-    does not name. The directory is the same through every link to the file.
+    Each database has its own directory, because gc removes bundles that the database does not name.
+    Raise SettingError if the path is a directory, or if the bundles are still beside the link.
     """
     path, real_path = database.path, database.real_path
     if os.path.isdir(path):
@@ -49,7 +49,7 @@ def default_bundles(database: Database) -> Path:
             f"CATALOG_DATABASE must name a file, but {database.name} is a directory."
         )
     directory = real_path.with_name(f"{real_path.name}-bundles")
-    # Release 1.0.0 used a directory beside the link.
+    # Release 1.0.0 used a directory beside the link to the database file.
     old = path.with_name(f"{path.name}-bundles")
     if os.path.realpath(old) == str(directory):
         # Messages show the path as the operator wrote it.

@@ -22,8 +22,7 @@ from .domain.messages import NotAllowedError, escape_unprintable
 from .domain.semver_ranges import is_version
 from .domain.validators import check_http_url, check_url_template
 
-# These variables, such as CATALOG_SERVER, are for commands that use a service; they are not
-# settings.
+# Variables such as CATALOG_SERVER are not settings: commands that connect to a service read them.
 COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN", "ID_TOKEN"}
 # This word in CATALOG_TRUSTED_PROXY stands for the clients of Unix sockets, which have no address.
 UNIX = "unix"
@@ -32,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class SettingError(ValueError):
-    """An invalid setting; the message names it and what is allowed."""
+    """A setting is invalid; the message names the setting and the allowed values."""
 
 
-# Takes the text of a setting and returns its value; raises NotAllowedError.
+# Converts the text of a setting to its value; raises NotAllowedError if the text is invalid.
 Parse = Callable[[str], Any]
 
 
@@ -64,7 +63,7 @@ def parse_required(text: str) -> str:
 
 
 def optional(parse: Parse) -> Parse:
-    """Also accept an empty text, which means that the setting is not set."""
+    """Return a parser that also accepts an empty text, which leaves the setting unset."""
     return lambda text: parse(text) if text else text
 
 
@@ -129,7 +128,7 @@ def parse_node(text: str) -> str:
 
 
 def read_node_user(path: str) -> str:
-    """Return user and password of the node from a file that other users cannot read."""
+    """Return the user and password for the node from a file that other users cannot read."""
     try:
         with open(path, encoding="utf-8") as file:
             mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
@@ -160,7 +159,7 @@ class Setting:
 
     name: str
     default: str
-    # None accepts any text.
+    # If parse is None, any text is valid.
     parse: Parse | None = None
     # True if the value may contain a password and must not appear in messages.
     is_secret: bool = False
@@ -214,7 +213,7 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
     for setting in SETTINGS:
         text = str(config[setting.name])
         value = _parse(setting, text)
-        # Keep a Path that the caller passed instead of its text.
+        # If the caller passed a Path, keep the Path instead of its text.
         if value != text:
             config[setting.name] = value
     if config["RQLITE"] and not config["BUNDLES"]:
@@ -247,9 +246,9 @@ WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
 
 
 def served_url_template(settings: Mapping[str, Any]) -> str:
-    """Return the URL template of bundles at this service.
+    """Return the URL template for bundles on this service.
 
-    Only exports contain the host: responses take it from CATALOG_PUBLIC_URL or the request.
+    Only exports use its host: responses take the host from CATALOG_PUBLIC_URL or the request.
     """
     return f"{served_url(settings)}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
@@ -265,7 +264,7 @@ def served_url(settings: Mapping[str, Any]) -> str:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Return host and port of an address such as 127.0.0.1:9091; raise ValueError if invalid."""
+    """Split an address such as 127.0.0.1:9091 into host and port; raise ValueError if invalid."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
     if not match or int(match[3]) > 65535:
         raise NotAllowedError("an address with a port, such as 127.0.0.1:9091 or [::1]:9091")

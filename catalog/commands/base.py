@@ -78,7 +78,7 @@ class Command(click.Command):
             raise CommandError(f"{error}{near}") from error
 
     def reject_server(self, context: click.Context) -> None:
-        """Raise UsageError if an option or the variable names a service."""
+        """Raise UsageError if an option or CATALOG_SERVER names a service."""
         message = f"{self.name} does not support --server"
         if "ca" in context.meta and not self.takes_ca:
             raise click.UsageError("--ca requires --server.")

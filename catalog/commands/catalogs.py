@@ -31,7 +31,7 @@ from .context import REMOTE, SETTINGS, bundles, database, files
 from .output import print_status
 from .server_option import Server, named_server
 
-# Only --server needs urllib3, so only its functions import the modules that depend on it.
+# Only --server needs urllib3, so modules that depend on urllib3 are imported inside functions.
 if TYPE_CHECKING:
     from ..remote.remote_catalog import RemoteCatalog
 
@@ -49,7 +49,7 @@ def open_remote(server: Server) -> "RemoteCatalog":
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
-    """Return the catalog that this command works on: that of a service, or the local one."""
+    """Return the catalog that this command works on: a remote catalog, or the local one."""
     context = click.get_current_context()
     if SETTINGS in context.meta and {"server", "ca"} & context.meta.keys():
         raise click.UsageError("Use either --server or --database.")
@@ -62,7 +62,7 @@ class DatabaseCatalog:
 
     @property
     def bundle_url(self) -> str:
-        """The default URL of bundles; empty if this service stores them."""
+        """The default URL of bundles; empty if bundles are stored with the catalog."""
         return str(files().config["BUNDLE_URL"])
 
     @property

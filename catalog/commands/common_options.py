@@ -1,4 +1,4 @@
-"""The options that every command has, before and after its name."""
+"""The options that every command accepts, before or after its name."""
 
 import click
 
@@ -21,7 +21,7 @@ def _store_database(context: click.Context, option: click.Parameter, path: str |
 def common_options(*, remote: bool = True) -> list[click.Parameter]:
     """Return the options; the help omits --server and --ca unless the command is remote.
 
-    The options are eager, because other options depend on the catalog that they name.
+    The options are eager, because other options depend on the catalog of --server or --database.
     """
     return [
         *server_options(hidden=not remote),

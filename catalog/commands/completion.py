@@ -18,13 +18,13 @@ MAX_ITEMS = 200
 
 
 def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
-    """Return the widgets or versions that begin with the text; none if there is no database.
+    """Return the widgets or versions that begin with the text; [] if there is no database.
 
-    The final @ keeps the shell from adding a space where a version must follow.
+    If end is @, the shell does not add a space where a version must follow.
     """
     try:
         if named_server(context):
-            # The catalog of a service cannot be listed.
+            # Completion sends no requests to a service.
             return []
         with context, closing(files().database) as database:
             return _find_items(database, incomplete, end)

@@ -13,9 +13,9 @@ FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
 
 
 def files() -> Files:
-    """Return the files of the catalog that the command works on; they are opened once.
+    """Return the files of the catalog that the command works on; the first call opens them.
 
-    A front end such as `flask` may provide them in the click context.
+    A front end such as `flask` may provide opened files in the click context.
     """
     meta = click.get_current_context().meta
     if FILES not in meta:

@@ -37,12 +37,12 @@ from .output import CommandError, confirm, print_latest, print_status
 
 
 class Outcome(NamedTuple):
-    """The words with which a command reports a change, or a planned change, of a version."""
+    """The words that report a change, a planned change, or no change of a version."""
 
     changed: str
     planned: str
     unchanged: str
-    # The detail that can still change if the version already has this state: its reason or warning.
+    # The text that can change even if the version already has this state: its reason or warning.
     detail: str
 
 
@@ -142,7 +142,7 @@ def deprecate(
     if replaced_by:
         if replaced_by in {each.widget for each in versions}:
             raise click.UsageError(f"{replaced_by} cannot be replaced by itself.")
-        # Users would follow a mistyped name.
+        # A mistyped name would mislead users, so the widget must exist.
         if not catalog.read_document(replaced_by)["widget"]["listed"]:
             raise CommandError(f"{replaced_by} is not listed, so users could not find it.")
         message = add_replacement(message or "", replaced_by)

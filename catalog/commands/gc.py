@@ -25,7 +25,7 @@ def gc(dry_run: bool) -> None:
             # The local file may lack a version that another node has published.
             database().check_writes()
         gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
-        # Read the hashes afterwards: a mirror may have listed a copy again in the meantime.
+        # Read the used hashes after the removal: a mirror may list a copy again at any time.
         with database().read() as connection:
             used = used_hashes(connection, dry_run=dry_run)
         unused = {*bundles().hashes()} - used
@@ -50,7 +50,7 @@ def gc(dry_run: bool) -> None:
 
 
 def compress_older(*, dry_run: bool) -> int:
-    """Compress the bundles that an earlier release stored; return their number."""
+    """Compress the bundles that an earlier release stored; return how many there were."""
     with database().read() as connection:
         stored = stored_hashes(connection)
     older = [sha256 for sha256 in stored if needs_compression(bundles(), sha256)]

@@ -175,9 +175,9 @@ def _print_warnings(documents: Sequence[Document]) -> None:
 
 
 def _check_new_document(directories: Sequence[Bundles], value: object) -> Document:
-    """Return the document; if the file of its picture exists, it must match the description.
+    """Return the document; raise DocumentError if a stored picture differs from its description.
 
-    Other pictures are checked when their files arrive.
+    A picture that is not stored yet is checked when its file arrives.
     """
     document = check_new_document(value)
     text = (document.about or {}).get("picture")

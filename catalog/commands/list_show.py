@@ -114,7 +114,7 @@ def format_widgets(widgets: list[Json]) -> list[str]:
 
 
 def widget_marks(widget: Json) -> str:
-    """Return the text of the last column in the list for a widget."""
+    """Return the text for a widget in the column MARKS."""
     marks = {
         "unlisted": not widget["listed"],
         "deprecated": widget["deprecationMessage"] is not None,
@@ -175,7 +175,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
 
 
 def format_installs(count: int | None, installs: Json | None) -> str:
-    """Return the installs of a widget, and those of the last 7 days if they are known."""
+    """Return the install count of a widget, and the count of the last 7 days if it is known."""
     if count is None:
         return "unknown"
     if installs is None:
@@ -184,14 +184,14 @@ def format_installs(count: int | None, installs: Json | None) -> str:
 
 
 def print_fields(**values: object) -> None:
-    """Print each value on a line with its label; null is printed as none."""
+    """Print each value with its label on a line; print None as "none"."""
     for label, value in values.items():
         text = "none" if value is None else replace_unprintable(str(value))
         print_lines(f"  {label + ':':13}{text}")
 
 
 def print_version(entry: Json, widget: Json, latest: str | None) -> None:
-    """Print all fields of a version, except optional ones that are null or as in the widget."""
+    """Print the fields of a version, without optional fields that are null or repeat the widget."""
     sizes = ("{w} by {h}".format(**entry[key]) for key in ("minSize", "maxSize"))
     optional = {
         "config": "configVersion",
@@ -237,7 +237,7 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
 
 
 def version_marks(entry: Json, latest: str | None) -> str:
-    """Return the text of the last column for a version."""
+    """Return the text for a version in the column MARKS."""
     marks = []
     if entry["version"] == latest:
         marks.append("latest")

@@ -26,7 +26,7 @@ def require_server() -> Server:
 
 
 @command("login", remote=True)
-# Otherwise click would print the token in its error about an unexpected argument.
+# Without this argument, the error message of click would show a token passed by mistake.
 @click.argument("arguments", nargs=-1, metavar="")
 def login(arguments: tuple[str, ...]) -> None:
     """Store a token for a service.

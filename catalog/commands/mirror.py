@@ -1,4 +1,4 @@
-"""widget-catalog mirror: copies another catalog, or refreshes the copies, by its public API."""
+"""widget-catalog mirror: copies another catalog through its public API, or refreshes copies."""
 
 import re
 from difflib import get_close_matches
@@ -55,7 +55,7 @@ class RefreshCommand(Command):
 
 
 class MirrorGroup(CommandGroup):
-    """A group that refreshes unless its first argument is a subcommand."""
+    """A group that refreshes copies unless its first argument is a subcommand."""
 
     def make_context(
         self,

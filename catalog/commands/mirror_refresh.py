@@ -1,4 +1,4 @@
-"""How widget-catalog mirror refreshes the copies of upstreams, and what it asks first."""
+"""Refreshes the copies of upstreams for widget-catalog mirror, after confirmation if needed."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from .output import CommandError, confirm, print_status, progress_bar
 from .server_option import named_ca
 from .terminal import replace_unprintable
 
-# Only mirror needs urllib3, so only its functions import the modules that depend on it.
+# Only mirror needs urllib3, so modules that depend on urllib3 are imported inside functions.
 if TYPE_CHECKING:
     from ..mirror.options import MirrorOptions
     from ..mirror.run import MirrorRun
@@ -36,7 +36,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 def known_upstreams() -> list[KnownUpstream]:
-    """Return the upstreams of the catalog; none if there is no catalog yet."""
+    """Return the upstreams of the catalog; [] if there is no catalog yet."""
     if database().exists():
         database().check()
     return find_upstreams(database())
@@ -76,7 +76,7 @@ def one_run() -> Iterator[None]:
 
 
 def open_upstream(url: str, options: "MirrorOptions") -> "Upstream":
-    """Return the upstream at a URL, with the credentials for it; raise CommandError if invalid."""
+    """Return the upstream at a URL; raise CommandError if its credentials cannot be read."""
     from ..mirror.upstream import Upstream
     from ..system.netrc_file import NetrcError, find_credentials
 
@@ -136,7 +136,7 @@ def refresh(
 
 
 def ask(run: "MirrorRun", yes: bool) -> None:
-    """Ask before a run drops options or replaces local widgets; raise CommandError to stop."""
+    """Ask before a run drops options or replaces widgets; raise CommandError if declined."""
     former = run.memory.options
     if former and (dropped := run.options.dropped_from(former)):
         added = plural(len(run.plan.added), "widget")

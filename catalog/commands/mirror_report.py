@@ -11,7 +11,7 @@ from .options import warn_of_unmatched
 from .output import print_first, print_lines, print_status
 from .terminal import format_table
 
-# Only mirror needs urllib3.
+# Only mirror needs urllib3, so these modules are imported only for type checks.
 if TYPE_CHECKING:
     from ..domain.changes import WidgetName
     from ..mirror.bundles import BundleReport
@@ -143,7 +143,7 @@ def _print_held_back(run: "MirrorRun") -> None:
 
 
 def _describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
-    """Return the local effect on a widget or version that the upstream no longer shows."""
+    """Return a sentence about a copy that the upstream no longer shows."""
     cause, effect = ("deleted", "removed") if key.version else ("unlisted or deleted", "unlisted")
     effect = f"would be {effect}" if run.dry_run else f"is {effect}"
     if run.options.keep_removed:
@@ -152,7 +152,7 @@ def _describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
 
 
 def _describe_outdated(key: "WidgetName", run: "MirrorRun") -> str:
-    """Return the local effect on a version that is no longer among the newest ones."""
+    """Return a sentence about a version that is no longer among the newest ones to copy."""
     effect = "would be removed" if run.dry_run else "is removed"
     if run.options.keep_removed:
         effect = "stays"

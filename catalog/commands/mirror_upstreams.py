@@ -20,7 +20,7 @@ from .options import dry_run_option, json_option
 from .output import CommandError, confirm, format_counts, print_first, print_json, print_status
 from .server_option import CA_OPTION
 
-# The smallest share of the copies that must exist at the new URL of an upstream.
+# A move needs confirmation if the new URL lists a smaller share of the copies.
 MIN_SHARE = 0.9
 
 

@@ -46,7 +46,7 @@ class NameType(ValidatedType):
     """The name of a widget or version, which a shell can complete."""
 
     def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Set the text that the shell appends to the completed name of a widget."""
+        """Create the type; the shell appends end to the completed name of a widget."""
         super().__init__(name, validate)
         self.end = end
 
@@ -70,8 +70,7 @@ class ListType(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        # The name of a widget may contain a comma; a comma starts another widget only before a
-        # slash.
+        # The name of a widget may contain a comma, so split only before another scope/name.
         comma = ",(?=[^,]*/)" if self.item is WIDGET_PATH else ","
         return [self.item.convert(part, parameter, context) for part in re.split(comma, value)]
 
@@ -99,7 +98,7 @@ def list_option(
 
 
 class Content(click.File):
-    """The name of a file, converted to its content in bytes; an empty name gives no bytes."""
+    """The name of a file, converted to its content; an empty name becomes empty bytes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(value, param, ctx).read() if value else b""
@@ -169,14 +168,14 @@ SELECTION_OPTIONS = [
 
 
 def selection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command; its function gets them as the fields of a Selection."""
+    """Add the options that select widgets; their values are the fields of a Selection."""
     for option in reversed(SELECTION_OPTIONS):
         function = option(function)
     return function
 
 
 def warn_of_unmatched(options: Iterable[str]) -> None:
-    """Print the options that match no widget."""
+    """Print a warning for each of these options, which match no widget."""
     for option in options:
         print_status(f"Warning: {replace_unprintable(option)} matches no widget.")
 

@@ -1,4 +1,4 @@
-"""The command outdated: lists the updates of installed versions, here or at another service."""
+"""The command outdated: lists updates for installed versions, from this catalog or a service."""
 
 from typing import BinaryIO
 
@@ -84,7 +84,7 @@ def format_row(item: Json) -> list[str]:
 
 
 def explain(item: Json) -> str:
-    """Return the service's reason, preceded by a yank or deprecation that it does not mention."""
+    """Return the given reason, preceded by a yank that it omits, or the deprecation message."""
     yanked, reason = f"{item['installed']} was yanked", str(item["reason"])
     if item["yanked"] and not reason.startswith(yanked):
         why = item["yankedReason"]

@@ -44,7 +44,7 @@ def print_json(value: object) -> None:
 
 
 def print_status(message: str) -> None:
-    """Print a status line to standard error, unless --quiet; standard output is for data."""
+    """Print a status line to standard error unless --quiet is given; stdout is for data."""
     if not is_quiet():
         print_lines(message, err=True)
 
@@ -59,7 +59,7 @@ def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
 
 
 def print_latest(widget: object, result: LatestVersions, *, dry_run: bool = False) -> None:
-    """Print the latest version of the widget if the command changed it, and the stable one."""
+    """Print the latest version if the command changed it; for a prerelease, also the stable one."""
     latest = result["latestVersion"]
     if latest == result["previousLatestVersion"]:
         return
@@ -78,7 +78,7 @@ def file_name(file: BinaryIO) -> str:
 
 
 def format_counts(widgets: int, versions: int) -> str:
-    """Return the numbers of widgets and versions in words."""
+    """Return how many widgets and versions there are, in words."""
     return f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
 
 
@@ -90,7 +90,7 @@ def describe_expiry(expires_at: str | None) -> str:
 def confirm(question: str, yes: bool) -> None:
     """Return if --yes is given or the operator confirms; raise CommandError otherwise.
 
-    Without a terminal it raises immediately, so that a script never waits for an answer.
+    Without a terminal, raise CommandError at once, so that a script never waits for an answer.
     """
     if yes:
         return

@@ -76,7 +76,7 @@ def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) 
 
 
 def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
-    """Write a pack to a new file, and verify it on disk; errors contain the name."""
+    """Write a pack to a new file, and verify it on disk; errors begin with the given name."""
     with open(path, "w+b", opener=open_private) as file:
         counts = _write_pack(nullcontext(file), selection)
         file.flush()

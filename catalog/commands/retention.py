@@ -31,7 +31,7 @@ keep_option = click.option(
 def check_target(
     file: str | None, directory: Path | None, keep: int | None, *, force: bool
 ) -> None:
-    """Raise UsageError unless either a file or a directory is given, with its own options."""
+    """Raise UsageError unless either FILE or --dir is given, without options of the other."""
     if (file is None) == (directory is None):
         raise click.UsageError("Specify either FILE or --dir.")
     if keep is not None and directory is None:
@@ -71,7 +71,7 @@ def _create_directory(directory: Path) -> None:
 
 
 def _remove_older(newest: Path, keep: int) -> None:
-    """Keep this many of the files dated up to the newest one, and remove the older ones."""
+    """Keep this many files, counted back from the given newest file, and remove older files."""
     old = find_dated_until(newest)[:-keep]
     for path in old:
         try:

@@ -17,7 +17,7 @@ from .output import CommandError, is_quiet
 def use_temporary_catalog(
     context: click.Context, option: click.Parameter, is_testing: bool
 ) -> Path | None:
-    """Return the directory of a temporary catalog for tests, and use it; None unless is_testing."""
+    """Use a temporary catalog and return its directory if is_testing is true, else return None."""
     if not is_testing or context.resilient_parsing:
         return None
     if SETTINGS in context.meta:

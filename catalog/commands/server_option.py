@@ -13,7 +13,7 @@ SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
 
 
 class Server(NamedTuple):
-    """A service that a command works on, and the file of certificates that it trusts."""
+    """A service that a command works on, and a file of certificates to trust."""
 
     url: str
     ca: str | None
@@ -27,11 +27,11 @@ def check_server_url(url: str) -> str:
         _ = parts.port
     except ValueError:
         raise NotAllowedError("a URL with a valid port") from None
-    # Tokens are stored by this URL.
+    # Stored tokens are found by this URL, so it has one spelling.
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
-# The options can come before or after the name of the command, so their values are in meta.
+# The options may come before or after the name of the command, so meta stores their values.
 def store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
     """Store the URL of a service for named_server(); raise BadParameter if it is invalid."""
     try:
@@ -81,7 +81,7 @@ def server_options(*, hidden: bool = False) -> list[click.Parameter]:
 
 
 def named_server(context: click.Context) -> Server | None:
-    """Return the service of the options or variables, or None; raise ClickException if invalid."""
+    """Return the service of --server or CATALOG_SERVER, if any; raise ClickException if invalid."""
     url = context.meta.get("server")
     if url is None and (text := os.environ.get(SERVER_VARIABLE)):
         try:
@@ -94,5 +94,5 @@ def named_server(context: click.Context) -> Server | None:
 
 
 def named_ca(context: click.Context) -> str | None:
-    """Return the file of certificates named by an option or a variable, or None."""
+    """Return the file of certificates that --ca or CATALOG_CA names, or None."""
     return context.meta.get("ca") or os.environ.get(CA_VARIABLE) or None

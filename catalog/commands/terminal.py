@@ -50,8 +50,7 @@ def display_width(text: str) -> int:
 
 
 def _character_width(character: str) -> int:
-    # Combining marks, and the vowels and final consonants of Hangul, join the character before
-    # them.
+    # Combining marks, and Hangul vowels and final consonants, join the preceding character.
     if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

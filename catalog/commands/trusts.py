@@ -1,4 +1,4 @@
-"""widget-catalog trust: manages the issuers of id tokens whose jobs may publish."""
+"""widget-catalog trust: manages the CI systems whose jobs may publish with id tokens."""
 
 from datetime import timedelta
 from importlib.util import find_spec

@@ -175,7 +175,7 @@ class RemoteCatalog:
         raise self._too_many("widgets", "--scope")
 
     def read_similar(self, scope: str) -> list[Json]:
-        """Return the top widgets of the scope, then of all scopes, to suggest a similar name."""
+        """Return the most installed widgets of the scope, then of all scopes, for suggestions."""
         in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
         others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
         return in_scope + others

@@ -138,7 +138,7 @@ class Service:
         return {"token": session["token"], "expiresAt": session["expiresAt"]}
 
     def _read(self, response: Response, shape: Shape) -> Json:
-        """Return the JSON object of a response; raise RemoteError if it is unexpected."""
+        """Return the JSON object of a response; raise RemoteError unless it has the shape."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_error(response))
         value = _parse_object(response)

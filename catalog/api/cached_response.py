@@ -8,14 +8,14 @@ from .compression import GZIP, gzip_etag
 
 # An upper bound on the memory for the Python objects of one entry.
 ENTRY_OVERHEAD = 4096  # bytes
-# A 304 omits the headers of the body and, for gzip, the ETag of the plain form.
+# Headers that are not copied to a 304: it has no body, and may have the ETag of the gzip form.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 
 # The base URL, path and query string.
 Key = tuple[str, str, str]
 # A body is one piece, or several if joining them would take too much memory.
 Pieces = list[bytes]
-# Takes the revision of a cached response; returns the current one if it is still valid, else None.
+# Returns the current revision if a response of the given revision is still valid, else None.
 Revalidate = Callable[[Connection, Any], Any]
 Head = list[tuple[str, str]]
 
@@ -27,7 +27,7 @@ class Entry:
     endpoint: str | None
     head: Head
     etag: str
-    # The head and body for clients that prefer gzip; None until one requests them.
+    # The head and body for clients that prefer gzip; None until such a client sends a request.
     gzip: tuple[Head, bytes] | None = None
 
     def __init__(
@@ -53,7 +53,7 @@ class Entry:
 
     def is_valid(self, connection: Connection) -> bool:
         """Return whether the response is still current; see response_cache.py."""
-        # Read the data version before revalidate(), for the same reason as in render_for_cache().
+        # Read the data version before revalidate(), so that a commit between the two is noticed.
         data_version = connection.data_version()
         revision, valid_at = self._validity
         if valid_at == data_version:
@@ -65,7 +65,7 @@ class Entry:
         return True
 
     def unchanged_head(self, etag: str) -> Head:
-        """Return the head of a 304 for a client that has the form with this ETag."""
+        """Return the head of a 304 for a client that has the representation with this ETag."""
         others = [each for each in self.head if each[0] not in NOT_IN_304]
         return [*others, ("ETag", f'"{etag}"')]
 

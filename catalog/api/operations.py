@@ -29,7 +29,7 @@ def health() -> tuple[Response, int, dict[str, str]]:
     try:
         body, status = check_health()
     except DeadlineExceeded:
-        # If the deadline is not final, another thread restarts the request.
+        # If the deadline is not final, another thread retries the request.
         if not current_app.extensions["database"].deadline.is_final:
             raise
         body = {"status": "unavailable", "error": "The database did not respond in time."}
@@ -38,7 +38,7 @@ def health() -> tuple[Response, int, dict[str, str]]:
 
 
 def lacks_bundle(newest: Sequence[tuple[str, int]]) -> bool:
-    """Return whether one of these bundles is missing; raise OSError if it cannot be read."""
+    """Return whether any of these bundles is missing; raise OSError if the first is unreadable."""
     bundles: Bundles = current_app.extensions["bundles"]
     try:
         for sha256, _ in newest[:1]:

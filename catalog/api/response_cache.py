@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 MAX_BYTES = 16 * 1024 * 1024
-# Compressing this many bytes takes a millisecond. A page of 100 search results has about 100 kB.
+# Compressing this many bytes takes a millisecond. A page of 100 search results is about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 JSON_TYPE = "application/json"
 # The key in the WSGI environment under which a view stores its rendered entry.
@@ -112,7 +112,7 @@ class ResponseCache:
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._large: Entry | None = None
         self._bytes = 0
-        # The numbers of responses that were found in the cache, and that had to be rendered.
+        # How many responses were found in the cache, and how many had to be rendered.
         self.hits = self.misses = 0
         self._lock = Lock()
 
@@ -137,7 +137,7 @@ class ResponseCache:
     def _render(
         self, key: Key, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        """Have Flask respond, and cache the response if a view marked it."""
+        """Let Flask respond, and cache the response if the view called render_for_cache()."""
         head: Head = []
 
         def note_head(status: str, headers: Head, exc_info: Any = None) -> Callable[[bytes], Any]:
@@ -178,7 +178,7 @@ class ResponseCache:
                 raise
             return None
         except (DatabaseError, sqlite3.Error):
-            # Flask runs into the same error and sends the response for it.
+            # Flask runs into the same error and sends the error response.
             return None
         with self._lock:
             self.hits += is_valid
@@ -206,7 +206,7 @@ class ResponseCache:
         return () if environ["REQUEST_METHOD"] == "HEAD" else pieces
 
     def _compress(self, entry: Entry) -> tuple[Head, bytes]:
-        """Return head and body of the compressed form, and cache it with the response."""
+        """Return the head and body of the compressed form, and cache both with the response."""
         is_large = entry.length > MAX_COMPRESSED_ON_IO_THREAD
         deadline = self._database.deadline
         if is_large and deadline.on_io_thread:
@@ -218,8 +218,7 @@ class ResponseCache:
         with self._lock:
             # The entry may have been evicted or replaced in the meantime.
             if self._find(entry.key) is entry:
-                # The size of the entry changes, so the entry is removed first and put back
-                # afterwards.
+                # Remove the entry while its size changes, and put it back afterwards.
                 self._remove(entry.key)
                 entry.gzip = compressed
                 self._put(entry)

@@ -1,4 +1,4 @@
-"""WSGI middleware that applies the X-Forwarded- headers of requests from trusted proxies."""
+"""WSGI middleware that applies the X-Forwarded-* headers of requests from trusted proxies."""
 
 import re
 from typing import TYPE_CHECKING

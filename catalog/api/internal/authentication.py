@@ -1,9 +1,9 @@
 """The token of a request to an internal path, and the limit on failed attempts.
 
-A valid token is always accepted: its check takes one hash and one lookup, so wrong tokens never
-lock out its holder, even if they come from the same proxy. Only failures are limited: after
-MAX_FAILURES from one address, or MAX_ALL_FAILURES in total, within a minute, further failures get
-429 instead of 401.
+A valid token is always accepted, because checking a token takes only one hash and one lookup. Wrong
+tokens never lock out the holder of a valid one, even behind the same proxy. Only failures are
+limited: after MAX_FAILURES from one address, or MAX_ALL_FAILURES in total, within a minute, further
+failures get 429 instead of 401.
 """
 
 import sqlite3
@@ -45,7 +45,7 @@ class FailedAttempts:
         self._window_end = 0.0
 
     def add(self, address: str) -> float:
-        """Count a failure; return for how many seconds the limit still applies, or 0."""
+        """Count a failure; return how many seconds the limit still applies, or 0 below it."""
         now = self._clock()
         with self._lock:
             if now >= self._window_end:
@@ -81,7 +81,7 @@ def count_failure() -> None:
     """Count a failed attempt; respond 429 after too many from this address or in total."""
     attempts: FailedAttempts = current_app.extensions["failed_attempts"]
     seconds = attempts.add(request.remote_addr or "")
-    # In a catalog without tokens and trusts there is nothing to guess.
+    # A catalog without tokens and trusts gives an attacker nothing to guess.
     if seconds and has_tokens(current_app.extensions["database"]):
         raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
 
@@ -97,7 +97,7 @@ def unauthorized(message: str = NEEDS_SESSION) -> Response:
 def authorized(view: View) -> View:
     """Call a view with the token of the request, if the token permits the request.
 
-    Set g.dry_run. If the view refuses a change, respond with the status for the reason.
+    Set g.dry_run. If the view refuses a change, respond with the status that fits the reason.
     """
 
     @wraps(view)
@@ -132,7 +132,7 @@ def parse_boolean(name: str) -> bool:
 
 @contextmanager
 def error_statuses() -> Iterator[None]:
-    """Respond to a refused change with the status for the reason."""
+    """Respond to a refused change with the status that fits the reason."""
     try:
         yield
     except MissingWidgetError as error:

@@ -1,9 +1,9 @@
 """The internal paths: all of /api/* that is not public.
 
-Without a token, every internal path responds 401, whether or not it exists. The only exception is
-POST /api/session, which exchanges an id token for a token. With a valid token, the routes of
-`versions`, `widgets` and `session` publish and moderate. They are for the commands of this release,
-have no CORS header and may change without notice.
+Without a token, every internal path responds 401, even a path that does not exist. The only
+exception is POST /api/session, which exchanges an id token for a token. With a valid token, the
+routes of `versions`, `widgets` and `session` publish and moderate. These routes are for the
+commands of this release, have no CORS header and may change without notice.
 """
 
 from typing import cast
@@ -22,9 +22,9 @@ WIDGET = "/widgets/<scope>/<widget_name:name>"
 
 
 def require_token() -> Response | None:
-    """Respond 401 to a request without a valid token, whether or not its path exists."""
+    """Respond 401 to a request without a valid token, even if its path does not exist."""
     if request.method == "POST" and request.path == SESSION_PATH:
-        # Caches must not store this response either, although the request has no token.
+        # Because g.token is set, forbid_storing() also protects the new token in this response.
         g.token = None
         return None
     if request.routing_exception is None and request.blueprint != internal.name:
@@ -47,7 +47,7 @@ def is_public(path: str) -> bool:
 
 @internal.after_app_request
 def forbid_storing(response: Response) -> Response:
-    """Tell caches not to store new tokens, nor responses to requests with a token."""
+    """Tell caches not to store new tokens or responses to requests with a token."""
     if "token" in g:
         response.headers["Cache-Control"] = "no-store"
     return response

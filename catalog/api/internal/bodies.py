@@ -40,7 +40,7 @@ VERSION_PARTS = {
     "picture": MAX_PICTURE_BYTES,
 }
 EDIT_PARTS = {"changes": MAX_JSON_BYTES, "picture": MAX_PICTURE_BYTES}
-# RFC 2046, section 5.1.1, defines boundaries.
+# The maximum length of the boundary between the parts of a form (RFC 2046, section 5.1.1).
 MAX_BOUNDARY_LENGTH = 70
 
 
@@ -77,7 +77,7 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
 
 
 def read_changes(keys: set[str]) -> tuple[Json, bytes | None]:
-    """Return the changes of a widget, which may have these keys, and its new picture or None.
+    """Return the changes to a widget, which may have only these keys, and its new picture or None.
 
     The body is a JSON object, or a form with the parts changes and picture.
     """
@@ -100,7 +100,7 @@ def read_limited(limit: int) -> bytes:
 
 
 def parse_part(text: bytes, name: str) -> Any:
-    """Return the JSON value; respond 400 if it is not JSON."""
+    """Return the value of a JSON text; respond 400 if the text is not JSON."""
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as error:
@@ -108,7 +108,7 @@ def parse_part(text: bytes, name: str) -> Any:
 
 
 class ReceivedFile:
-    """A file of a form, which is hashed while it is written to the disk of the bundles."""
+    """A file from a form, which is hashed while it is written to the disk of the bundles."""
 
     def __init__(self, limit: int, subject: str) -> None:
         # The file is on the disk of the bundles, because /tmp may be in memory.
@@ -179,7 +179,7 @@ def read_version() -> Iterator[UploadedVersion]:
 
 
 def read_part(received: dict[str, Any], name: str, limit: int) -> bytes:
-    """Return a part of a form; respond 413 if it is larger than allowed."""
+    """Return a part of a form; respond 413 if the part is larger than the limit."""
     content = received[name]
     if isinstance(content, ReceivedFile):
         content = b"".join(islice(content.chunks(), 1 + limit // CHUNK))
@@ -191,7 +191,7 @@ def read_part(received: dict[str, Any], name: str, limit: int) -> bytes:
 
 
 def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, Any]:
-    """Return the parts of the form by name: texts, and files, which the stack closes.
+    """Return the texts and files of the form by name; the stack closes the files.
 
     No file may exceed the limit. Respond 400 if a part is unknown or repeated.
     """

@@ -1,4 +1,4 @@
-"""POST /api/session: exchanges the id token of a job that a trust names for a short token."""
+"""POST /api/session: exchanges the id token of a trusted job for a short-lived token."""
 
 from flask import Response, current_app, jsonify
 from werkzeug.exceptions import Forbidden, ServiceUnavailable
@@ -24,7 +24,7 @@ from .bodies import check_body_accepted, check_object, read_limited
 
 @internal.post("/session")
 def create_session() -> Response:
-    """Respond with a short token, or with the reason why the id token was rejected."""
+    """Respond with a short-lived token, or with the reason why the id token was rejected."""
     # Fetching keys from the issuer can take a while.
     if not database().deadline.may_wait:
         raise WouldBlock

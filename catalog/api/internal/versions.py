@@ -14,7 +14,7 @@ from .authentication import authorized, check_official, parse_boolean
 from .blueprint import WIDGET, database, internal
 from .bodies import read_object, read_version
 
-# Other changes wait for this one, so it must not wait long for the bundle directory.
+# Changes run one after another, so none may wait long for the lock on the bundle directory.
 LOCK_TIMEOUT = 2  # seconds
 # The fields of a manifest that describe the bundle.
 BUNDLE_FIELDS = {

@@ -22,7 +22,7 @@ NULLABLE = ("description", "icon", *ABOUT_KEYS)
 @internal.patch(WIDGET)
 @authorized
 def edit(token: Token, scope: str, name: str) -> Response:
-    """Change the about of a widget, whether it is listed, and whether it is official."""
+    """Change the fields that describe a widget, and whether it is listed or official."""
     body, picture = read_changes({*EDITABLE})
     changes: Row = {}
     for key, value in body.items():

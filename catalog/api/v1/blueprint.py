@@ -1,7 +1,7 @@
 """The blueprint of the public API, and the helpers that its routes share.
 
-Each GET of JSON hands render_for_cache() two functions: revalidate() tells whether a cached
-response is still valid, render() runs the SQL that writes the JSON. See response_cache.py.
+Each GET route for JSON passes two functions to render_for_cache(): render() runs the SQL that
+writes the JSON, and revalidate() tells whether a cached response is still valid.
 """
 
 from flask import Blueprint, abort, current_app, request
@@ -11,7 +11,7 @@ from ... import CORS_HEADERS, V1_PREFIX
 from ...domain.messages import quoted
 
 # Clients may cache a response, but must revalidate it each time: counts change. If the CORS headers
-# are already set, flask-cors does nothing, which saves a tenth of the time of a request.
+# are already set, flask-cors does nothing, which saves 10 % of the time of a request.
 READ_HEADERS = {"Cache-Control": "no-cache", **CORS_HEADERS}
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))

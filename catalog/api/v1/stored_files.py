@@ -65,7 +65,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
 
 
 def find_accepted_gzip(sha256: str) -> Path | None:
-    """Return the compressed bundle if the client prefers it and it is smaller, else None.
+    """Return the compressed bundle if it is smaller and the client prefers gzip, else None.
 
     Earlier releases stored bundles without a compressed form; the first request creates it.
     """
@@ -87,10 +87,9 @@ def send_stored(
     is_immutable: bool,
     compressed: Path | None = None,
 ) -> Response | None:
-    """Return the response with a stored file or its compressed form; None if it is missing."""
+    """Return a response with a stored file or its compressed form; None if the file is missing."""
     bundles: Bundles = current_app.extensions["bundles"]
-    # If-Match is meant for writes and is ignored. Werkzeug would respond 412 and send the whole
-    # file.
+    # Ignore If-Match, which is meant for writes: Werkzeug would respond 412 with the whole file.
     request.environ.pop("HTTP_IF_MATCH", None)
     known = request.environ.get("HTTP_IF_NONE_MATCH", "")
     known_etag = find_known_etag(known, sha256, with_gzip=compressed is not None)

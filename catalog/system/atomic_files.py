@@ -23,7 +23,7 @@ LOCK_INTERVAL = 0.05  # seconds
 
 @contextmanager
 def atomic_replace(target: Path) -> Iterator[Path]:
-    """Create a file for the block to write, which replaces the target if the block succeeds.
+    """Yield a new file for the block to write; it replaces the target if the block succeeds.
 
     Only the owner may read and write the new file, regardless of the file that it replaces. If the
     target is a link, the link itself is replaced: another user may have created it.
@@ -57,9 +57,9 @@ def is_special(path: Path) -> bool:
 
 @contextmanager
 def locked_new_file(target: Path) -> Iterator[None]:
-    """Prevent other callers from creating the same file in the block, which replaces it.
+    """Prevent other callers from creating the target file while the block writes it.
 
-    Until then the file is empty. Raise FileExistsError if a file exists that is not empty.
+    The target is empty until the block replaces it. Raise FileExistsError if it has content.
     """
     with open(target, "ab", opener=partial(os.open, mode=0o600)) as file:
         # Some network file systems cannot lock a file; there, the file is not locked.
@@ -71,7 +71,7 @@ def locked_new_file(target: Path) -> Iterator[None]:
 
 
 def find_unused(path: Path) -> Path:
-    """Return the path if it is unused, else the first unused one with a number from 2 on."""
+    """Return the path if it is unused, else the first unused path with a suffix from .2 on."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(2))
     return next(each for each in itertools.chain([path], numbered) if not os.path.lexists(each))
 
@@ -92,8 +92,8 @@ def keep_file(path: Path, name: Path) -> None:
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """Create a directory for incomplete files, and remove it with its content after the block.
 
-    A process that is killed leaves its directory behind. The next call with the same parent removes
-    it. A process locks its directory, so directories in use stay.
+    A process that is killed leaves its directory behind; the next call with the same parent removes
+    that directory. Each process locks its directory, so directories in use are not removed.
     """
     _remove_abandoned(parent)
     directory, descriptor = _create_locked(parent)
@@ -152,7 +152,7 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def is_at_path(path: Path, descriptor: int) -> bool:
-    """Return whether the open file or directory is still the one at the path."""
+    """Return whether the path still refers to the open file or directory."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -163,9 +163,9 @@ def is_at_path(path: Path, descriptor: int) -> bool:
 def locked_directory(
     directory: Path, timeout: float = math.inf, on_wait: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Prevent other callers from changing the directory in the block.
+    """Prevent other callers from changing the directory while the block runs.
 
-    If another caller holds the lock, call on_wait and wait; raise TimeoutError after this many
+    If another caller holds the lock, call on_wait and wait; raise TimeoutError after the timeout in
     seconds. Some network file systems cannot lock a directory; there, the directory is not locked.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -196,7 +196,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def file_size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if there is none."""
+    """Return the size of a file in bytes; 0 if the file is missing or inaccessible."""
     try:
         return path.stat().st_size
     except OSError:
@@ -206,6 +206,6 @@ def file_size(path: Path) -> int:
 def drop_from_memory(file: BinaryIO) -> None:
     """Write the file to disk, and drop it from the page cache: the next read uses the disk."""
     os.fsync(file.fileno())
-    # Some systems lack this call, and some file systems ignore it.
+    # Some systems lack posix_fadvise(), and some file systems ignore it.
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -58,7 +58,7 @@ class Response(NamedTuple):
 
 
 class Retries(NamedTuple):
-    """When a request is retried: after a transient error or one of these statuses."""
+    """The rules for retrying a request after a transient error or one of these statuses."""
 
     # The wait before each retry.
     waits: Sequence[float] = ()  # seconds
@@ -85,9 +85,9 @@ class HttpClient:
         connect_seconds: float = CONNECT_SECONDS,
         protects_local_network: bool = False,
     ) -> None:
-        """Limit each request to this many seconds, and more for a large body.
+        """Limit each request to this many seconds, plus the time to upload a large body.
 
-        The URL may be unix:PATH. Connections explains the other arguments.
+        The URL may be unix:PATH. See Connections for ca and protects_local_network.
         """
         self.url = url
         self._seconds, self._max_bytes = seconds, max_bytes or MAX_RESPONSE_BYTES
@@ -114,9 +114,9 @@ class HttpClient:
     ) -> Response:
         """Return the response, with any status, for a path of the service or for another URL.
 
-        If the status is 200, the sink receives the body, which has at most max_bytes; after a retry
-        the sink is called again. seconds replaces the limit of the client. No attempt lasts beyond
-        end, which is a time of time.monotonic().
+        If the status is 200, the sink receives the body, which is limited to max_bytes; after a
+        retry the sink is called again. seconds replaces the client's time limit. No attempt lasts
+        beyond end, a value of time.monotonic().
         """
         if self.url.startswith(UNIX_SCHEME):
             origin, host = Origin.of(self.url), "localhost"
@@ -174,7 +174,7 @@ class HttpClient:
                         sink(_read_pieces(response, max_bytes, errors))
                     else:
                         body = b"".join(_read_pieces(response, self._max_bytes, errors))
-                    # If the socket was shut down, its end looks like the end of a body.
+                    # After the timer shuts the socket down, the body seems to have ended.
                     if expired.is_set():
                         raise too_slow(limit)
                     is_complete = response.closed and connection.sock is not None
@@ -208,7 +208,7 @@ def _read_pieces(
 
 @contextmanager
 def _transfer_errors(limit: float, deadline: float, expired: Event, problem: str) -> Iterator[None]:
-    """Raise TransferError for all errors of an open connection."""
+    """Convert every error of an open connection to a TransferError."""
     try:
         yield
     except (OSError, HTTPException, HTTPError) as error:

@@ -1,4 +1,4 @@
-"""Connections for HTTP requests: addresses of hosts, deadlines of sockets, and TLS."""
+"""Connections for HTTP requests: host addresses, socket deadlines and TLS."""
 
 import errno
 import ipaddress
@@ -22,13 +22,13 @@ from .tls import create_context, describe_certificate_error
 
 UNIX_SCHEME = "unix:"
 MAX_IDLE_CONNECTIONS = 32
-# Errors that are transient, in addition to a refused connection.
+# Error numbers that are transient, in addition to every ConnectionError.
 TRANSIENT_ERRORS = {errno.EHOSTUNREACH, errno.ENETUNREACH, socket.EAI_AGAIN}
 NOT_VALID = "cannot be reached: its host name is not valid"
 
-# Some versions of Python call these networks global, but an address in them does not belong to one
-# machine on the internet: it is for local use, or contains an IPv4 address that may be local (such
-# as NAT64 and 6to4).
+# Networks that some versions of Python call global, although no address in them belongs to one
+# machine on the internet. Their addresses are for local use or, as in NAT64 and 6to4, contain an
+# IPv4 address that may be local.
 NOT_PUBLIC = [
     ipaddress.ip_network(text)
     for text in (
@@ -60,7 +60,7 @@ def too_slow(seconds: float, **flags: bool) -> TransferError:
 
 
 class Origin(NamedTuple):
-    """The server that a connection leads to; for a Unix socket, the host is its path."""
+    """The server at the other end of a connection; for a Unix socket, the host is its path."""
 
     scheme: str
     host: str
@@ -81,14 +81,13 @@ class Origin(NamedTuple):
 
 @contextmanager
 def limited_time(deadline: float, sock: socket.socket) -> Iterator[Event]:
-    """Set the event and shut the socket down at the deadline, which interrupts any wait."""
+    """At the deadline, set the event and shut the socket down, which interrupts any wait."""
     expired = Event()
 
     def shut_down() -> None:
         expired.set()
         with suppress(OSError):
-            # The shutdown method of a TLS socket would also change its state, which its thread
-            # uses.
+            # The shutdown() of a TLS socket would also change state that its thread is using.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = Timer(max(deadline - time.monotonic(), 0), shut_down)
@@ -109,11 +108,11 @@ class Connections:
     """Keeps connections open for the next requests. Thread-safe."""
 
     def __init__(self, ca: str | None, seconds: float, *, protects_local_network: bool) -> None:
-        """Trust the certificates of the system and those in the file ca.
+        """Trust the system's certificates and the certificates in the file ca.
 
-        Connecting to all addresses of a host together, and the TLS handshake, may take this many
-        seconds each. With protects_local_network, addresses of the local network are rejected
-        unless the host of the first connection is on that network.
+        Trying all addresses of a host may take this many seconds, and so may the TLS handshake.
+        With protects_local_network, addresses of the local network are rejected unless the host of
+        the first connection is on that network.
         """
         self._ca, self._seconds = ca, seconds
         self._protects_local_network = protects_local_network
@@ -164,7 +163,7 @@ class Connections:
         return found and found[1]
 
     def _connect(self, origin: Origin, end: float) -> socket.socket:
-        """Return a socket that is connected to the first accepting address of the host."""
+        """Return a socket that is connected to the first address of the host that accepts."""
         last_error = OSError(None, "its host name has no address")
         for family, address in self._resolve(origin):
             if (remaining := end - time.monotonic()) <= 0:
@@ -188,7 +187,7 @@ class Connections:
         raise last_error
 
     def _resolve(self, origin: Origin) -> list[tuple[int, str | tuple[str, int]]]:
-        """Return the family and address of each address of the host that may be used.
+        """Return the addresses of the host that may be used, each with its family.
 
         A connection uses only addresses that were checked here: a later lookup could return others.
         """
@@ -232,7 +231,7 @@ def _is_public(address: str) -> bool:
 
 @contextmanager
 def _connection_errors(seconds: float) -> Iterator[None]:
-    """Raise TransferError for all errors that can prevent a connection."""
+    """Convert every error that prevents a connection to a TransferError."""
     try:
         yield
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""Verifies the signature, the audience and the times of an id token with PyJWT.
+"""Verifies the signature, issuer, audience and times of an id token with PyJWT.
 
 PyJWT and cryptography belong to the optional extra oidc. Only a catalog with a trust imports this
 module.
@@ -16,9 +16,9 @@ from ..domain.messages import quoted
 from ..domain.timestamps import format_timestamp
 from ..domain.trusts import IdToken, IdTokenError
 
-# The accepted algorithms, with the type of their keys.
+# The accepted algorithms, with the key type of each.
 KEY_TYPES = {"RS256": "RSA", "ES256": "EC"}
-# The parameters of a public key. Others, such as those of a private key, are ignored.
+# The parameters of a public key. Other parameters, such as private ones, are ignored.
 PARAMETERS = ("kty", "n", "e", "crv", "x", "y")
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 LEEWAY = 60  # seconds
@@ -28,7 +28,7 @@ REQUIRED_CLAIMS = ["aud", "exp", "iss", "sub"]
 
 
 def verify(token: IdToken, keys: Sequence[Json], issuer: str, audience: str) -> str:
-    """Return when a valid id token expires; raise IdTokenError if it does not say so."""
+    """Return when the id token expires; raise IdTokenError if the token is not valid."""
     algorithm = token.header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         accepted = " or ".join(KEY_TYPES)
@@ -88,7 +88,7 @@ def _format_time(seconds: Any) -> str:
 
 
 def _describe(error: Exception, token: IdToken, audience: str) -> str:
-    """Return why a claim that the service checks itself is not accepted."""
+    """Return the message for an id token whose verification failed with this error."""
     claims = token.claims
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"The id token has no {error.claim} claim."

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..domain.documents import Json
 from ..domain.trusts import IssuerError
 
-# Anyone can send an unknown key id, so it must not make the service flood the issuer.
+# Anyone can send unknown key ids, which must not make the service flood the issuer with requests.
 MIN_INTERVAL = 60  # seconds between two fetches from an issuer
 
 
@@ -36,9 +36,9 @@ class IssuerKeys:
         self._next_fetch: dict[tuple[str, str | None], float] = {}
 
     def find(self, issuer: str, ca: str | None, key_id: object) -> list[Json]:
-        """Return the keys of an issuer; raise IssuerError if they are unknown or expired.
+        """Return the keys of an issuer; raise IssuerError if no valid keys are available.
 
-        The keys are fetched if they have expired, or if none of them has the id.
+        The keys are fetched again if they have expired, or if none of them has this id.
         """
         # This import is local because few services have a trust.
         from .issuer_requests import fetch_keys

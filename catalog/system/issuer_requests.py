@@ -48,7 +48,7 @@ def fetch_keys(issuer: str, ca: str | None) -> tuple[list[Json], int]:
 
 
 def _get(client: HttpClient, url: str) -> Response:
-    """Return the response for a URL; follow redirects within its origin."""
+    """Return the response for a URL; follow redirects within the same origin."""
     for _ in range(MAX_REDIRECTS):
         try:
             response = client.request("GET", url)
@@ -69,6 +69,6 @@ def _get(client: HttpClient, url: str) -> Response:
 
 
 def _cache_seconds(response: Response) -> int:
-    """Return how long a response may be cached, according to its header and within our limits."""
+    """Return how many seconds a response may be cached: its max-age, within our limits."""
     match = AGE.search(response.headers.get("Cache-Control", ""))
     return min(max(int(match[1]) if match else 0, MIN_AGE), MAX_AGE)

@@ -19,7 +19,7 @@ BEARER = "bearer"
 class NetrcError(Exception):
     """The file cannot be used; the message says why, without a full stop.
 
-    No message contains any part of the file, because it may be a password.
+    No message contains any part of the file, because that part may be a password.
     """
 
 
@@ -35,7 +35,7 @@ class Credentials(NamedTuple):
     is_exposed: bool = False
 
     def describe_rejection(self, host: str, status: int) -> str:
-        """Return why the service responded 401, or 403 to credentials, without a full stop."""
+        """Return the reason for a 401 or 403 response, as a clause without a full stop."""
         if self.needs_https:
             return f"it responded {status}; the password in {self.path} is sent only over https"
         if self.authorization:
@@ -70,7 +70,7 @@ def find_credentials(url: str) -> Credentials:
         return Credentials(name)
     if origin.scheme != "https" and not is_loopback(origin.host):
         return Credentials(name, needs_https=True)
-    # A file of root may be readable by its group, for a service that runs as another user.
+    # A file that belongs to another user, such as root, may be readable by its group.
     readers = stat.S_IROTH | (stat.S_IRGRP if status.st_uid == os.geteuid() else 0)
     is_exposed = bool(status.st_mode & readers)
     if login != BEARER:

@@ -10,6 +10,6 @@ def path_text(path: Path) -> str:
 
 
 def error_reason(error: OSError | UnicodeError) -> str:
-    """Return the reason why a host name or address cannot be used."""
-    # Python itself rejects some host names, without an error number.
+    """Return why an address, host name or file cannot be used."""
+    # If Python itself rejects a host name, the error has no strerror.
     return getattr(error, "strerror", None) or str(error)

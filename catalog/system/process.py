@@ -1,4 +1,4 @@
-"""Settings of a server process: its outputs, its memory, and its limit of open files."""
+"""Settings of a server process: its outputs, its memory, and its limit on open files."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import resource
 import sys
 from contextlib import suppress
 
-# The constant of glibc's malloc.h.
+# A constant from glibc's malloc.h.
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 1024 * 1024  # bytes
 
@@ -25,8 +25,8 @@ def open_closed_outputs() -> None:
 def release_large_blocks() -> None:
     """Make malloc return large blocks to the system when they are freed.
 
-    glibc would keep them for each thread: after 20 registries of 20 MB, the process took 960 MB
-    instead of 180 MB.
+    By default, glibc keeps freed blocks for each thread: after 20 registries of 20 MB, the process
+    took 960 MB instead of 180 MB.
     """
     # Other C libraries do not have mallopt.
     with suppress(AttributeError):

@@ -14,7 +14,7 @@ NAME_WITH_UNDERSCORE = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
 
 
 def public_url(configured: str, environ: "WSGIEnvironment") -> str:
-    """Return the configured base URL; without one, the URL under which the client sent a request.
+    """Return the configured base URL or, if there is none, the base URL that the client used.
 
     environ is the WSGI environment of the request.
     """

@@ -1,8 +1,8 @@
 """The protocols of systemd: the listening sockets that it passes, and readiness notification.
 
-systemd keeps a socket that it passes open across a restart. Connections that arrive in between wait
-in its listen queue for the next process, so a restart does not lose any. See sd_listen_fds(3) and
-sd_notify(3).
+systemd keeps its sockets open while the service restarts. Connections that arrive in the meantime
+wait in the listen queue for the next process, so a restart does not lose any. See sd_listen_fds(3)
+and sd_notify(3).
 """
 
 import logging
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 def take_passed_sockets() -> list[socket.socket]:
     """Return the sockets that were passed to this process, and remove systemd's variables.
 
-    Raise ValueError if one of them is not a listening socket.
+    Raise ValueError if one of the descriptors is not a listening socket.
     """
     pid = os.environ.pop("LISTEN_PID", "")
     count = os.environ.pop("LISTEN_FDS", "0")
     os.environ.pop("LISTEN_FDNAMES", None)
-    # With another process id, the variables are meant for a parent of this process.
+    # If LISTEN_PID names another process, the variables are meant for a parent of this process.
     if pid != str(os.getpid()):
         return []
     return [

@@ -48,8 +48,8 @@ class LogWriter:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lines: list[bytes] = []
-        # The number of dropped lines that were not reported yet, and of all lines that were dropped
-        # since the process started.
+        # How many dropped lines were not reported yet, and how many were dropped since the process
+        # started.
         self._unreported = self.lost_lines = 0
         self._lock = threading.Lock()
 
@@ -67,7 +67,7 @@ class LogWriter:
             if self._unreported and self._write(self._report()):
                 self._unreported = 0
             while data:
-                # Write as many complete lines as fit into PIPE_BUF, or one that is longer.
+                # Write as many complete lines as fit into PIPE_BUF, or one longer line.
                 end = data.rfind(b"\n", 0, select.PIPE_BUF) + 1 or data.index(b"\n") + 1
                 if not self._write(data[:end]):
                     break

@@ -28,7 +28,7 @@ class ChunkedDecoder:
         # The line end of the previous chunk, which comes before a size line.
         self._chunk_end = b""
         self._in_trailers = False
-        # The number of bytes that are missing from the chunk, and that framing may still use.
+        # How many bytes the chunk still lacks, and how many bytes framing may still use.
         self._missing, self._allowance = 0, MAX_FRAMING
 
     def decode(self, data: bytes) -> tuple[bytes, int]:

@@ -4,7 +4,7 @@ A new connection is accepted first; then others are closed until the limits hold
 that has been idle longest is closed first, then the one whose request or response has made no
 progress for the longest time. A connection whose request is being handled is never closed in favour
 of another one. All tables are kept up to date as connections change, so no operation gets slower
-with their number.
+when there are more connections.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -71,7 +71,7 @@ class ConnectionLimits:
         return list(self._groups)
 
     def room(self, *, has_unread: bool = False) -> int:
-        """Return how many connections may be accepted, given that unhandled ones can be closed.
+        """Return how many connections may be accepted if unhandled ones are closed to make room.
 
         If some requests have arrived but were not read yet, only idle connections may be closed.
         """
@@ -79,7 +79,7 @@ class ConnectionLimits:
         return min(self.all.maximum - busy, MAX_ACCEPTS)
 
     def add(self, connection: Connection) -> None:
-        """Count a new connection, and close others that exceed the limits."""
+        """Count a new connection, and close connections that exceed the limits."""
         self._groups[connection] = groups = [self.all]
         address = connection.address[0]
         # Proxies are exempt from the limit per client. So are Unix sockets, because their clients

@@ -42,8 +42,8 @@ QUIET_TIMEOUT = 5  # seconds
 # Up to this size, the head and body are joined, which copies the body, and sent with one system
 # call.
 MAX_JOINED = 48 * 1024  # bytes
-# The maximum number of bytes to read in one turn: of requests, which must be parsed, and of bodies
-# with a known length.
+# The maximum number of bytes to read in one turn: READ_BYTES for requests, which must be parsed,
+# and UPLOAD_BYTES for bodies with a known length.
 READ_BYTES = 4 * 1024
 UPLOAD_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -54,7 +54,7 @@ RESET = struct.pack("ii", 1, 0)
 class Phase:
     """What a connection is doing; see the module docstring.
 
-    The phases are plain numbers: to look up a member of an Enum takes five times as long.
+    The phases are plain numbers: looking up a member of an Enum takes five times as long.
     """
 
     RECEIVING, HANDLING, SENDING, IDLE, DISCARDING, CLOSED = range(6)
@@ -65,8 +65,7 @@ class Connection:
 
     phase: int
     deadline: float
-    # For the event loop: the events to wait for, and whether the connection is queued for this
-    # turn.
+    # The event loop records which events it waits for, and whether the connection is queued.
     registered_events = 0
     is_queued = False
     # The request that is being received.

@@ -30,7 +30,7 @@ class Context:
     is_stopping: bool = False
     # True if the service is stopping because of an error.
     has_failed: bool = False
-    # Connections that have entered a phase since the event loop last checked, in this order.
+    # Connections that have entered a phase since the event loop last checked, oldest first.
     touched: dict[Any, None] = field(default_factory=dict)
 
     def log(self, request: HttpRequest, response: HttpResponse, address: str, size: int) -> None:

@@ -48,7 +48,7 @@ TOO_MANY_QUEUED = HttpError(
 
 
 class Pool:
-    """Threads that handle requests from a queue that is fair by client."""
+    """Threads that handle the requests of a queue; the queue is fair by client."""
 
     def __init__(self, threads: int, handle: Callable[[Task], None]) -> None:
         # The number of threads, and how many of them are handling a request.
@@ -144,7 +144,7 @@ class Dispatcher:
             self._queue_read(task)
 
     def _may_have_token(self, task: Task) -> bool:
-        # The application responds to the token of a request whose body was rejected.
+        # A request whose body was rejected changes nothing, so it does not need the publisher.
         if task.request.rejected_body:
             return False
         try:

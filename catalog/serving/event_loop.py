@@ -1,8 +1,8 @@
 """The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
 A turn serves connections from a queue that is fair by client, until it has spent TURN_TIME; the
-others keep their places for the next turn. As a result, a flood from one client delays only that
-client.
+remaining connections keep their places for the next turn. As a result, a flood from one client
+delays only that client.
 
 Sockets stay registered for their events from turn to turn. A registration changes only for a
 connection that entered another phase, so the cost of a turn does not grow with idle connections.
@@ -23,7 +23,7 @@ from .listeners import Listener
 # The maximum duration of a turn before it looks for new events: a flood from one client delays
 # requests of other clients by this time.
 TURN_TIME = 0.001  # seconds
-# The time between two checks of the deadlines, and between two calls of other periodic work.
+# The time between two checks of the deadlines and of the database file.
 CHECK_INTERVAL = 1  # seconds
 # The events that a connection waits for in each phase. While a request is handled, further input
 # has to wait; when some arrives, the registration is removed.
@@ -115,7 +115,7 @@ class EventLoop:
                     connection.socket.close()
 
     def _register(self, source: Connection | Listener, events: int) -> None:
-        """Wait for these events of a socket in the next turns."""
+        """Wait for these events on a socket from the next turn on."""
         if events == source.registered_events:
             return
         if not source.registered_events:
@@ -157,7 +157,7 @@ class EventLoop:
         """Close the listening sockets that meet the condition."""
         for listener in filter(condition, self.listeners[:]):
             self.listeners.remove(listener)
-            # Unregister the socket explicitly: closing it does not, if systemd has it open too.
+            # Unregister the socket first: closing it is not enough if systemd has it open too.
             self._register(listener, 0)
             listener.socket.close()
 

@@ -55,7 +55,7 @@ CANNOT_STORE = HttpError("503 Service Unavailable", "The upload cannot be stored
 
 
 class HttpRequest:
-    """One request as it is received; is_complete at its end, error if the server rejects it."""
+    """A request as it arrives; is_complete is set at its end, error if the server rejects it."""
 
     # time.perf_counter() when the head was complete.
     started_at = 0.0
@@ -66,7 +66,7 @@ class HttpRequest:
     error: HttpError | None = None
     has_head = is_complete = False
     expects_continue = False
-    # The value is 0 for a chunked body.
+    # The length of the body in bytes; 0 if the body is chunked.
     content_length = 0
     # True if uploads.py must admit the body before it is received.
     needs_admission = False

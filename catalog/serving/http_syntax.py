@@ -1,6 +1,6 @@
 """Syntax of an HTTP/1 request head (RFC 9112), parsed in linear time.
 
-A head comes from the client and can have MAX_HEAD bytes. All functions make a single pass over
+Clients control the head, which can be MAX_HEAD bytes long. All functions make a single pass over
 their input. No pattern can match the same bytes in two ways: a pattern that backtracks can take
 seconds for a run of spaces or digits.
 """
@@ -25,8 +25,8 @@ CONTROLS_BUT_TAB = CONTROLS.replace(b"\t", b"")
 
 MAX_HEAD = 16 * 1024  # bytes
 MAX_FIELDS = 100
-# Values of these headers that are longer than this are ignored: they could be lists with thousands
-# of elements, which the application would parse.
+# Longer values of the headers in LISTS are ignored: they could be lists with thousands of elements,
+# which the application would parse.
 MAX_LIST = 2000  # characters
 LISTS = (
     "HTTP_IF_NONE_MATCH",
@@ -84,7 +84,7 @@ def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
 
 
 def has_bare_line_feed(data: bytes | bytearray, start: int) -> bool:
-    """Return whether any line feed from the start on lacks a carriage return before it."""
+    """Return whether any line feed at or after start lacks a carriage return before it."""
     return data.count(b"\n", start) != data.count(b"\r\n", max(0, start - 1))
 
 

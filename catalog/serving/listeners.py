@@ -66,7 +66,7 @@ def bind_path(path: Path) -> socket.socket:
             _remove_stale(path)
         bound.bind(str(path))
     except OSError as error:
-        # For a path that is too long, Python raises an error without a number.
+        # If the path is too long, Python raises an error without strerror.
         reason = error.strerror or error
         raise ClickException(f"Cannot listen on {path}: {reason}.") from error
     finally:

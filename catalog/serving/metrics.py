@@ -52,12 +52,12 @@ INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"})
 OTHER_METHOD = "other"
 PREFIX = "widget_catalog"
-# Upper bounds of the histogram.
+# Upper bounds of the histogram's buckets.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)  # seconds
 
 
 def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
-    """Serve metrics on an address; return their URL, or raise OSError or UnicodeError."""
+    """Serve metrics; return their URL. Raise OSError or UnicodeError if the address is unusable."""
     # Without this call, each series would get a second one with its creation time.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
@@ -153,7 +153,7 @@ class DatabaseCollector(Collector):
         self._database: Database = app.extensions["database"]
         self._bundles: Path = app.extensions["bundles"].directory
         self._backups: str = app.config["BACKUPS"]
-        # The numbers of widgets and versions, and the revision that they belong to.
+        # How many widgets and versions are listed, and the revision at which they were counted.
         self._sizes = (0, 0)
         self._counted_at: int | None = None
 
@@ -233,7 +233,7 @@ class DatabaseCollector(Collector):
 
 def newest_backup(directory: str, suffix: str) -> float:
     """Return the time of the newest dated file with this suffix, 0 if there is none."""
-    # The directory may be unreadable, or the file removed at this moment.
+    # The directory may be unreadable, or the file may just have been removed.
     with suppress(OSError):
         newest = find_newest(Path(directory), suffix)
         return newest.stat().st_mtime if newest else 0

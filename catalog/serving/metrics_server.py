@@ -1,7 +1,7 @@
 """The HTTP server for scrapes of metrics: few connections, each for a short time.
 
-Each connection has a thread. A client that connects and sends nothing must not hold one for long,
-nor keep others from a scrape: the oldest of MAX_CONNECTIONS is closed for a new one.
+Each connection has its own thread. A client that connects and sends nothing must not occupy a
+thread for long or block scrapes: beyond MAX_CONNECTIONS, a new connection closes the oldest one.
 """
 
 import socket
@@ -35,8 +35,8 @@ class MetricsServer(ThreadingWSGIServer):
     request_queue_size = 128
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        # The last connections, and when each was accepted. Some of them have ended. Only the thread
-        # that accepts connections uses this list.
+        # The last connections, some of which may have ended, and when each was accepted. Only the
+        # thread that accepts connections uses this list.
         self._accepted: deque[tuple[float, socket.socket]] = deque()
         super().__init__(*arguments, **keywords)
 
@@ -64,7 +64,7 @@ class MetricsServer(ThreadingWSGIServer):
 
 
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> tuple[str, int]:
-    """Serve the metrics in a thread; return the address, or raise OSError or UnicodeError."""
+    """Serve metrics in a thread; return the address. Raise OSError or UnicodeError if unusable."""
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

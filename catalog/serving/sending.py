@@ -28,7 +28,7 @@ class Sender:
     def send(self, *pieces: Piece) -> None:
         """Add pieces, and send up to FLUSH_BYTES as far as the kernel accepts them.
 
-        Raise OSError if that fails.
+        Raise OSError if sending fails.
         """
         self._unsent.extend(pieces)
         end = self.sent + FLUSH_BYTES

@@ -36,9 +36,9 @@ SWITCH_INTERVAL = 0.0005  # seconds
 # on the way.
 STOP_IDLE_TIME = 0.3  # seconds
 
-# The number of files that the process opens: a base number, with three for the database connection
-# of each of up to 20 threads, and a number for each client, which has a connection and may be
-# downloading a bundle.
+# How many files the process may open. The base number includes three files for the database
+# connection of each of up to 20 threads. Each client needs a socket, and a file while it downloads
+# a bundle.
 BASE_FILES = 110
 FILES_PER_CLIENT = 2
 
@@ -60,7 +60,7 @@ def serve(
     """Serve until a signal stops the process; raise ClickException if the service cannot start.
 
     If the database file is removed or replaced, the process ends with an error and must be
-    restarted, so that no other process uses a file to which this process still writes.
+    restarted, so that no other process uses a file that this process still writes to.
 
     Sockets passed by systemd take precedence over a Unix socket at a path, and a Unix socket takes
     precedence over CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a
@@ -117,7 +117,7 @@ def serve(
 
 
 def raise_file_limit(connections: int) -> None:
-    """Raise the limit of open files to the number that the connections can need."""
+    """Raise the limit on open files to the number that this many connections can need."""
     # New connections are accepted before old ones are closed to make room.
     needed = connections * FILES_PER_CLIENT + MAX_ACCEPTS + BASE_FILES
     try:
@@ -143,7 +143,7 @@ def print_start(database: Database, url: str, metrics_url: str | None, as_json: 
 
 
 def stop_if_gone(context: Context, database: Database) -> None:
-    """Stop the service if the database file is no longer the one that it opened."""
+    """Stop the service if the database file was removed or replaced."""
     try:
         database.check_in_place()
     except DatabaseGoneError as error:
@@ -182,7 +182,7 @@ def create_context(app: Flask, log: AccessLog, testing: bool) -> Context:
 
 
 def start_metrics(app: Flask, loop: EventLoop) -> str | None:
-    """Serve metrics on CATALOG_METRICS if it is set; return their URL or raise ClickException."""
+    """Serve metrics on CATALOG_METRICS and return their URL; raise ClickException if that fails."""
     address = app.config["METRICS"]
     if not address:
         return None
@@ -222,8 +222,7 @@ def handle_signals(context: Context) -> None:
 def drain(loop: EventLoop, timeout: int) -> None:
     """Stop accepting connections, respond to all requests, and close the connections.
 
-    Also wait for requests that are still arriving. After the timeout, abort all that are not
-    finished.
+    This includes requests that are still arriving. After the timeout, abort unfinished requests.
     """
     started = time.monotonic()
     # Connections that wait at a systemd socket are left to the next process.

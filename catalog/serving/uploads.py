@@ -1,4 +1,4 @@
-"""Large bodies: which requests may send one, and how long receiving it may take.
+"""Large bodies: which requests may have one, and how long receiving it may take.
 
 Only two kinds of requests may have a body over CATALOG_MAX_BODY_BYTES: a change whose token has the
 permission for it, and the form of /updates, which needs no token. The token is checked when the
@@ -28,7 +28,7 @@ from .http_parser import CANNOT_STORE, HttpRequest
 # anyone can send. Each client may send one form at a time.
 MAX_UPLOADS = 8
 MAX_FORMS = 2
-# The minimum rate at which a body must arrive; the client has the request timeout in addition.
+# The minimum rate at which a body must arrive, after a grace period of the request timeout.
 MIN_RATE = 100_000  # bytes a second
 # The maximum time that the I/O thread spends on checking a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time
@@ -100,7 +100,7 @@ class Uploads:
                 self._clients[request] = client
 
     def end(self, request: HttpRequest) -> None:
-        """Free the place of an upload for another one."""
+        """Free the slot of an upload for another upload."""
         self._clients.pop(request, None)
 
     def _create_file(self) -> BinaryIO:

@@ -38,7 +38,7 @@ class HttpResponse:
     status: str
     headers: Headers
     body: Sequence[bytes] | ReadOnlyFileBasedBuffer
-    # The client address for the access log: the one that a trusted proxy forwards, if there is one.
+    # The client address for the access log, as forwarded by a trusted proxy if there is one.
     client: str = ""
     endpoint: str | None = None
 
@@ -74,7 +74,7 @@ class Task:
     def run(self, application: "WSGIApplication") -> HttpResponse | None:
         """Run the application; return None to close the connection without a response.
 
-        Raise DeadlineExceeded if the time of this thread for the request is used up.
+        Raise DeadlineExceeded if the request has used up its time on this thread.
         """
         environ = self._environ()
         try:

@@ -1,4 +1,4 @@
-"""widget-catalog drill: restores the newest backup in a temporary folder and checks it."""
+"""widget-catalog drill: restores the newest backup to a temporary folder and checks it."""
 
 from contextlib import closing
 from itertools import chain

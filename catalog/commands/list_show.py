@@ -191,7 +191,7 @@ def print_fields(**values: object) -> None:
 
 
 def print_version(entry: Json, widget: Json, latest: str | None) -> None:
-    """Print the fields of a version, without optional fields that are null or repeat the widget."""
+    """Print the fields of a version, but no optional field that is null or equals the widget's."""
     sizes = ("{w} by {h}".format(**entry[key]) for key in ("minSize", "maxSize"))
     optional = {
         "config": "configVersion",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..mirror.run import MirrorRun
     from ..mirror.upstream import Upstream
 
-# The exit code that shells report for a process that was ended by SIGINT.
+# The exit code that shells report after SIGINT has ended a process.
 INTERRUPTED_EXIT_CODE = 130
 
 

@@ -175,7 +175,7 @@ def selection_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def warn_of_unmatched(options: Iterable[str]) -> None:
-    """Print a warning for each of these options, which match no widget."""
+    """Print a warning that these options match no widget, one line for each option."""
     for option in options:
         print_status(f"Warning: {replace_unprintable(option)} matches no widget.")
 

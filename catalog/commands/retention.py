@@ -31,7 +31,7 @@ keep_option = click.option(
 def check_target(
     file: str | None, directory: Path | None, keep: int | None, *, force: bool
 ) -> None:
-    """Raise UsageError unless either FILE or --dir is given, without options of the other."""
+    """Raise UsageError unless exactly one of FILE and --dir is given, with matching options."""
     if (file is None) == (directory is None):
         raise click.UsageError("Specify either FILE or --dir.")
     if keep is not None and directory is None:

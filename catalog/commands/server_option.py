@@ -27,7 +27,7 @@ def check_server_url(url: str) -> str:
         _ = parts.port
     except ValueError:
         raise NotAllowedError("a URL with a valid port") from None
-    # Stored tokens are found by this URL, so it has one spelling.
+    # Stored tokens are found by this URL, so its host is in lower case.
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 

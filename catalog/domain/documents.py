@@ -30,7 +30,7 @@ from .validators import (
     check_whole_number,
 )
 
-# The trigger widget_too_large in schema.sql rejects a widget with more versions or bytes.
+# The trigger widget_too_large in schema.sql enforces MAX_VERSIONS and MAX_DOCUMENT_BYTES.
 MAX_VERSIONS = 10_000
 # The tolerance for clocks of different machines.
 MAX_CLOCK_ERROR = timedelta(days=1)
@@ -254,7 +254,7 @@ def widget_json(row: Row) -> Json:
 
 
 def about_json(row: Any) -> Json | None:
-    """Return the key about of a document from its columns; None if all of them are empty."""
+    """Return the object "about" of a document from its columns; None if every column is null."""
     about = {key: row[key] for key in ABOUT_KEYS}
     if all(value is None for value in about.values()):
         return None

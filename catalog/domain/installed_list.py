@@ -1,4 +1,4 @@
-"""Installed versions: their notation, and lists of them that people enter.
+"""Installed versions: their notation, and the lists of versions that people enter.
 
 A list has one scope/name@version on each line, or it is a JSON array of such texts, or a JSON
 object that maps scope/name to a version.
@@ -52,7 +52,7 @@ def parse_installed(text: str) -> Installed:
 
 
 class InstalledList(NamedTuple):
-    """The versions in a text, each once.
+    """The versions in a text, without duplicates.
 
     notice describes ignored entries, and error explains why the text is invalid; each may be empty.
     """

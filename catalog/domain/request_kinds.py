@@ -25,7 +25,7 @@ class Kind(Enum):
     CACHEABLE = "cacheable"
     # A read of the API that is never cached: it has a body or the method OPTIONS.
     API_READ = "API read"
-    # POST /api/v1/widgets/{scope}/{name}, or the same with a version.
+    # POST /api/v1/widgets/{scope}/{name}, optionally followed by a version.
     INSTALL = "install"
     # A request to an internal path that changes something if its token is valid.
     CHANGE = "change"
@@ -35,7 +35,7 @@ class Kind(Enum):
     FORM = "form"
     # A bundle, a picture or a static file.
     FILE = "file"
-    # A page, or a request that can only get an error.
+    # A page, or a request that always gets an error.
     PAGE = "page"
 
 

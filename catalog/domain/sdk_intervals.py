@@ -4,8 +4,8 @@ A range is parsed once, when it is written, and its intervals are stored, so a s
 text. A change to this code that alters the intervals of any range needs a new schema version, whose
 migration stores the intervals again.
 
-The result differs from satisfies() in one case: if two prerelease numbers have different digits but
-are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers after them.
+The result differs from satisfies() in one case. If two prerelease numbers have different digits but
+are the same double, such as 2^53 and 2^53 + 1, satisfies() ignores the identifiers after them.
 """
 
 from collections.abc import Iterable

@@ -133,7 +133,7 @@ def _parse_short_version(text: str) -> Parts | None:
     except ValueError:
         return None
     core = (version.major, version.minor, version.patch)
-    # node limits only these three numbers. A number in a prerelease may have any size.
+    # node limits only major, minor and patch. A number in a prerelease may have any size.
     if max(core) > MAX_SAFE_INTEGER:
         return None
     return core, tuple(version.prerelease.split(".")) if version.prerelease else ()
@@ -145,7 +145,7 @@ def _compare(a: Parts, b: Parts) -> int:
         return 1 if a[0] > b[0] else -1
     for left, right in zip(a[1], b[1], strict=False):
         if left != right:
-            # Different digits may be the same double; node then ignores the rest.
+            # Different digits may be the same double; node then ignores the other identifiers.
             x, y = _rank(left), _rank(right)
             break
     else:
@@ -220,7 +220,7 @@ def _parse_primitive(text: str) -> Comparators:
     bound = primitive and _parse_version(primitive[3])
     if not primitive or not bound or len(primitive[2] + primitive[3]) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # node treats exactly this text as "*".
+    # node treats exactly the text ">=0.0.0" as "*".
     return () if text == ">=0.0.0" else ((_SIGNS[primitive[1]], bound),)
 
 

@@ -105,7 +105,7 @@ def parse_claim(text: str) -> tuple[str, str]:
 
 
 def check_issuer(text: str) -> str:
-    """Return the URL of an issuer as its id tokens spell it; raise NotAllowedError if invalid."""
+    """Return the URL of an issuer unchanged; raise NotAllowedError if it is invalid."""
     check_http_url(text)
     if not is_issuer_url(text) or set("?#") & set(text):
         raise NotAllowedError(
@@ -162,7 +162,7 @@ def parse_id_token(text: object) -> IdToken:
 def _decode_segment(segment: str) -> bytes:
     """Return the bytes of a token segment; raise ValueError unless it is canonical base64url.
 
-    Otherwise the last character of a signature could be changed without making it invalid.
+    Without this check, the last character of a valid signature could be replaced by another.
     """
     if not BASE64URL.fullmatch(segment):
         raise ValueError
@@ -191,7 +191,7 @@ def parse_jwks(content: bytes) -> list[Json]:
 def match_trust(trusts: Sequence[Trust], claims: Json) -> Trust:
     """Return the trust that the claims match; raise IdTokenError if they match none.
 
-    If several trusts match, return the trust with the most claims, or else the first by name.
+    If several trusts match, prefer the trust with the most claims, then the first by name.
     """
     differences = {trust.id: trust.find_differences(claims) for trust in trusts}
     nearest = min(trusts, key=lambda each: (len(differences[each.id]), -len(each.claims)))

@@ -65,7 +65,7 @@ def check_new_name(value: object) -> str:
 
 
 def check_text(value: object) -> str:
-    """Text that both SQLite and JSON can represent, of limited length."""
+    """Text of limited length that both SQLite and JSON can represent."""
     if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
         raise NotAllowedError(f"text of at most {MAX_TEXT_LENGTH} characters")
     return _check_unicode(value)
@@ -106,7 +106,7 @@ def check_boolean(value: object) -> bool:
 
 
 def check_whole_number(value: object) -> int:
-    """A whole number from 0. JavaScript does not distinguish 5.0 from 5, so both are accepted."""
+    """A whole number, 0 or more; 5.0 is accepted, because it equals 5 in JavaScript."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not 0 <= value <= MAX_SAFE_INTEGER:

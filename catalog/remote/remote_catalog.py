@@ -80,7 +80,7 @@ class RemoteCatalog:
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
     ) -> list[Moderated]:
-        """Yank the versions or make them available again; if reason is None, keep the reason."""
+        """Yank the versions or make them available again; a reason of None keeps the stored one."""
         body = {"reason": reason} if yanked and reason is not None else {}
         return self._change(targets, "yank" if yanked else "unyank", body, dry_run)
 
@@ -200,9 +200,9 @@ class RemoteCatalog:
         return document
 
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
-        """Return how often a listed widget was installed, for each of the last days and by version.
+        """Return how often a listed widget was installed, by day and by version.
 
-        Return None if the service does not count installs like this, as before release 1.1.
+        Return None if the service is older than release 1.1, which introduced these counts.
         """
         try:
             path = f"{V1_PREFIX}{_path(widget.widget)}/installs"

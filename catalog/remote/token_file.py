@@ -52,7 +52,7 @@ def stored_ca(url: str) -> str | None:
     try:
         return read_logins().get(url, {}).get("ca")
     except TokenError:
-        # A command that needs a token reports the reason later.
+        # A command that needs a token reports this error later.
         return None
 
 

@@ -1,4 +1,4 @@
-"""The about of a listed widget, with its picture only if the file of the picture is stored."""
+"""The about of a listed widget; the picture is included only if its file is stored."""
 
 import sqlite3
 
@@ -29,7 +29,7 @@ def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | 
 def find_about(
     connection: sqlite3.Connection, bundles: Bundles, scope: str, name: str
 ) -> tuple[int | None, Json] | None:
-    """Return the revision, and the about of a widget as JSON; None if it is not listed.
+    """Return the revision and the about of a widget as JSON; None if the widget is not listed.
 
     The revision is None while the file of the picture is missing: the file can arrive at any time
     without a write to the database.

@@ -50,9 +50,9 @@ def read_entries(
     before: int = MAX_SAFE_INTEGER,
     limit: int = -1,
 ) -> list[Json]:
-    """Return entries of the audit log, newest first; `before` is the id of an entry.
+    """Return the entries of the audit log with an id below `before`, newest first.
 
-    The entries are those of one widget, those of the widgets that a token may access, or all.
+    Without a widget, return the entries of all widgets that the access allows; None allows all.
     """
     scope, name = widget or (None, None)
     values: Row = {"since": since, "before": before, "limit": limit, "scope": scope, "name": name}

@@ -1,7 +1,7 @@
 """Candidates: the versions of a widget among which a response chooses the newest.
 
-A yanked version is never a candidate. A request can restrict the others to those that run on an
-SDK, to stable ones, and to those that were published before a point in time.
+A yanked version is never a candidate. A request can further restrict the candidates to stable
+versions, to versions that run on an SDK, and to versions published before a given time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,8 @@ from .parameters import parse_before, parse_boolean, parse_compat_sdk
 NEWEST_FIRST = "published_at DESC, precedence DESC, version DESC"
 
 IS_AVAILABLE = "yanked = 0"
-# The precedence of a prerelease has a hyphen after the three numbers, and that of a release has a
-# tilde.
+# After its three numbers, the precedence of a prerelease has a hyphen, and the precedence of a
+# release has a tilde.
 IS_STABLE = "instr(precedence, '-') = 0"
 IS_EARLIER = "published_at < :before"
 # This condition is true if a range admits the SDK. The intervals of a range are disjoint, so only
@@ -26,8 +26,8 @@ ADMITS = """
         WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)
 """
 RUNS_ON_SDK = ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")
-# The same condition for a statement that reads the versions of every widget. There are few distinct
-# ranges, so the statement looks up only once which of them admit the SDK.
+# RUNS_ON_SDK for a statement that reads the versions of every widget. There are few distinct
+# ranges, so the statement looks up only once which ranges admit the SDK.
 RUNS_ON_SDK_IN_SCAN = """
 +sdk_version IN (
     SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
@@ -42,8 +42,8 @@ class Candidates(NamedTuple):
     sdk: str | None = None
     # If true, prereleases are not candidates.
     stable: bool = False
-    # If set, only versions that were published before this time are candidates. The format is that
-    # of version.published_at.
+    # If set, only versions that were published before this time are candidates. The format is the
+    # same as in version.published_at.
     before: str | None = None
 
     @property
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
         return {"sdk": self.sdk and sdk_key(self.sdk), "before": self.before}
 
     def condition(self, *, in_scan: bool = False) -> str:
-        """Return the SQL condition that a row of version is a candidate."""
+        """Return the SQL condition that is true if a row of version is a candidate."""
         runs_on_sdk = RUNS_ON_SDK_IN_SCAN if in_scan else RUNS_ON_SDK
         conditions = {
             IS_AVAILABLE: True,
@@ -74,7 +74,7 @@ class Candidates(NamedTuple):
         return f"(SELECT entry FROM version_entry WHERE id = {self.newest('id', widget_id)})"
 
     def explain_none(self, path: str) -> str:
-        """Return the sentence that the widget with this scope/name has no candidate."""
+        """Return a sentence saying that the widget with this scope/name has no candidate."""
         conditions = [f"runs on SDK {self.sdk}"] if self.sdk else []
         conditions += [f"was published before {self.before}"] if self.before else []
         stable = "stable " if self.stable else ""
@@ -87,7 +87,7 @@ AVAILABLE = Candidates()
 
 
 def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
-    """Return the candidates that a query string describes; raise ParameterError if invalid."""
+    """Return the candidates of a query string; raise ParameterError if it is invalid."""
     return Candidates(
         sdk=parse_compat_sdk(parameters.get("compatSdk")),
         stable=parse_boolean("stable", parameters.get("stable")) or False,

@@ -55,7 +55,7 @@ class ChangesRevision(NamedTuple):
 
     history: str
     last_sequence: int
-    # None if the page contains no ETag of a detail: only those ETags depend on download counts.
+    # None if no change on the page has an ETag: only ETags depend on download counts.
     downloads: int | None
 
 
@@ -63,7 +63,7 @@ CHANGES_REVISION = """
 SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
 """
 
-# Rendering details takes nearly all of the time, so the limit is small. A detail can be several
+# Rendering details takes nearly all of the time, so a page has few changes. A detail can be several
 # megabytes long, so only one at a time is kept in memory.
 NEXT_CHANGE = f"""
 SELECT sequence, scope, name, iif(change.listed, {DETAIL_JSON}, NULL)

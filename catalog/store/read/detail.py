@@ -1,4 +1,4 @@
-"""The detail of one listed widget with all its versions, and single versions of it."""
+"""The detail of a listed widget with all its versions, and the JSON of a single version."""
 
 import sqlite3
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class DetailRevision(NamedTuple):
 
 
 def _detail_json(candidates: Candidates) -> str:
-    """Return the expression for the body of the response, for a row of widget."""
+    """Return the SQL expression for the body of the response about a row of widget."""
     latest = candidates._replace(sdk=None).newest("version", "widget.id")
     compatible = ""
     if candidates.sdk:
@@ -38,7 +38,7 @@ WHERE revision.id = 1
 def find_detail(
     connection: sqlite3.Connection, scope: str, name: str, candidates: Candidates = AVAILABLE
 ) -> tuple[DetailRevision, bytes] | None:
-    """Return the JSON of the detail and the revision that it shows; None if it is not listed.
+    """Return the revision and the JSON of a widget's detail; None if the widget is not listed.
 
     The candidates decide which version is the latest. With an SDK, the detail also includes the
     newest version that runs on it.
@@ -113,9 +113,9 @@ def find_newer_prerelease(
 ) -> str | None:
     """Return the number of the newest prerelease with a higher precedence than a version.
 
-    Yanked prereleases do not count, nor do those that do not run on the SDK, if one is given. A
-    page shows the prerelease beside the stable version, which it gets from find_version() for
-    LATEST with Candidates(sdk, stable=True).
+    Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK. A page
+    shows the prerelease beside the stable version, which find_version() returns for LATEST with
+    Candidates(sdk, stable=True).
     """
     candidates = Candidates(sdk)
     statement = NEWER_PRERELEASE.format(
@@ -130,6 +130,6 @@ REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"
 
 
 def revalidate_content(connection: sqlite3.Connection, content: int) -> int | None:
-    """Return the revision if only counters have changed since, else None."""
+    """Return the content revision if it is still current, else None."""
     row = fetch_one(connection, REVALIDATE_CONTENT, {"content": content})
     return content if row else None

@@ -1,4 +1,4 @@
-"""Export: the catalog as widget documents. The same catalog gives the same bytes."""
+"""Exports the catalog as widget documents; the same catalog always gives the same bytes."""
 
 import json
 import sqlite3
@@ -22,21 +22,21 @@ ORDER BY scope, name LIMIT {PAGE_SIZE}
 
 
 def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[str]:
-    """Yield the lines of a catalog file, one document each; IS_SELECTED explains the paths."""
+    """Yield the lines of a catalog file, one document each; for paths, see IS_SELECTED."""
     for row in widget_rows(connection, paths):
         yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"
 
 
 def widget_rows(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[sqlite3.Row]:
-    """Yield all or the selected widgets for read_document(), ordered by scope and name."""
+    """Yield the rows of the selected widgets for read_document(), ordered by scope and name."""
     values = {"paths": paths, "scope": "", "name": ""}
     while page := fetch_all(connection, EXPORT_WIDGETS, values):
         yield from page
         values |= {"scope": page[-1]["scope"], "name": page[-1]["name"]}
 
 
-# The JSON of a version in a document is that of the API, without the name of the widget. A field
-# that the manifest omits is null, and a stored bundle has its original URL.
+# A version has the same JSON in a document as in the API, without its widget's scope and name. A
+# field that the manifest omits is null, and a stored bundle has its original URL.
 EXPORT_VERSIONS = f"""
 SELECT json_set(json_remove(entry, '$.scope', '$.name'), '$.bundleUrl', bundle_url,
     '$.displayName', display_name, '$.description', description, '$.icon', icon)

@@ -17,7 +17,7 @@ from .search import remember_count, total_key
 from .search_conditions import WITH_TRIGRAMS, find_conditions
 from .search_params import NETWORK, NONE, SearchQuery, filter_value
 
-# The maximum number of values for each filter: those with the most widgets are returned.
+# The maximum number of values for each filter; the values with the most widgets are returned.
 MAX_VALUES = 200
 
 Counts = list[tuple[str, int]]
@@ -36,9 +36,9 @@ class Facets(NamedTuple):
     licenses: Counts
     official: int
     not_official: int
-    # All scopes of the catalog; the filters do not restrict them.
+    # The number of scopes in the catalog, regardless of the filters.
     scopes_in_catalog: int
-    # The number of results without each filter, by the name of the filter.
+    # The number of results if one filter were removed, by the name of that filter.
     without: dict[str, int]
 
 
@@ -56,14 +56,14 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
             facets = _count_facets(connection, query)
         remember_count(connection, key, counted_at, facets)
         if query.reads_versions:
-            # The page is searched next, and need not count the results again.
+            # The search for the page runs next, and need not count the results again.
             remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
 
 
-# The values of the widgets that the words and the SDK admit, as one text for each filter: one row
-# for each widget would take three times as long. U+001F separates lists of permissions: JSON
-# escapes it, so no list contains it.
+# The filter values of the widgets that match the words and the SDK, as one text for each filter:
+# one row for each widget would take three times as long. U+001F separates lists of permissions:
+# JSON escapes this character, so no list contains it.
 COLUMNS = """
 SELECT json_group_array(scope), json_group_array(license), group_concat(official, ''),
     group_concat(permissions, '\x1f')
@@ -128,7 +128,7 @@ def _mask(query: SearchQuery, name: str, column: Sequence[str]) -> list[bool]:
 
 
 def _admits(query: SearchQuery, text: str) -> bool:
-    """Return whether the permission filter admits the JSON list, which may be null."""
+    """Return whether the permission filter admits a JSON list of permissions, which may be null."""
     permissions = _parse_permissions(text)
     if query.excluded_permissions:
         return permissions != () and not {*query.excluded_permissions} & {*permissions}
@@ -146,12 +146,12 @@ def _parse_permissions(text: str) -> tuple[str, ...]:
 
 
 def _count(column: Sequence[str], masks: Sequence[Sequence[bool]]) -> Counter[str]:
-    """Return how often each value is in the column, where all masks are true."""
+    """Return how often each value occurs in the column at positions where all masks are true."""
     return Counter(compress(column, map(all, zip(*masks, strict=True))) if masks else column)
 
 
 def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Counts:
-    """Return the counts of single permissions, given the counts of lists of permissions in JSON."""
+    """Return how many widgets need each permission, given the counts of JSON lists."""
     # List an excluded permission even if no widget needs it.
     counts: Counter[str] = Counter(dict.fromkeys(excluded[:1], 0))
     for text, count in lists.items():

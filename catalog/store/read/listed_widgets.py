@@ -48,7 +48,7 @@ WHERE picture IS NOT NULL
 def find_pictures(
     connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
 ) -> dict[int, Json]:
-    """Return the pictures of these widgets, by the position of the widget."""
+    """Return the pictures of these widgets, by the position of the widget in names."""
     rows = fetch_all(connection, PICTURES, {"names": json.dumps(list(names))})
     return {position: json.loads(text) for position, text in rows}
 

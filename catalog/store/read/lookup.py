@@ -36,7 +36,7 @@ FROM widget WHERE scope = :scope AND name = :name
 
 
 def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
-    """Return the row of a widget, with its JSON and the upstream of a copy, or None."""
+    """Return the row of a widget with its JSON and, for a copy, its upstream; None if missing."""
     return next(iter(read(FIND_WIDGET, {"scope": scope, "name": name})), None)
 
 
@@ -74,7 +74,7 @@ def find_versions(read: Read, target: WidgetName) -> list[sqlite3.Row]:
 
 
 class SelectedVersions(NamedTuple):
-    """All versions of a widget, newest first, and the selected ones that are to be changed."""
+    """All versions of a widget, newest first, and the versions selected for a change."""
 
     widget: WidgetName
     versions: Sequence[sqlite3.Row]
@@ -82,7 +82,7 @@ class SelectedVersions(NamedTuple):
 
 
 def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedVersions]:
-    """Return the versions that the targets name, each once; raise ChangeError if none match."""
+    """Return the versions that the targets name, each once; raise ChangeError if one is missing."""
     requests: dict[WidgetName, list[WidgetName]] = {}
     for target in dict.fromkeys(targets):
         requests.setdefault(target.widget, []).append(target)
@@ -103,7 +103,7 @@ def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedV
 
 
 def match_versions(versions: Iterable[T], target: WidgetName) -> list[T]:
-    """Return one version, or all versions in a range; raise ChangeError if there is none."""
+    """Return the versions that match the target's number or range; raise ChangeError if none do."""
     requested = check_version_or_range(target.version)
     if is_version(requested):
         matches = [row for row in versions if row["version"] == requested]

@@ -34,21 +34,21 @@ def find_local_widgets(database: Database) -> dict[WidgetName, LocalWidget]:
 
 
 class KnownUpstream(NamedTuple):
-    """An upstream with the state that its last runs stored, and the numbers of its copies."""
+    """An upstream with the state stored by its last runs, and how many copies it has."""
 
     source: str
     # The fields of MirrorOptions.
     options: Json
-    # The position in the upstream's changes up to which every copy is current.
+    # Every copy is current up to this position in the upstream's changes.
     position: str | None
     # The end of the last run in which no widget failed.
     refreshed_at: str | None
     # The error of the last run; None if the run succeeded.
     last_error: str | None
-    # The time of publication of each version that is held back, by scope/name@version.
+    # The publication time of each version that is held back, by scope/name@version.
     held_back: dict[str, str]
-    # The numbers of listed copies, their versions and their stored bundles, and of copies that are
-    # gone from the upstream.
+    # How many listed copies there are, how many versions and stored bundles they have, and how many
+    # copies are gone from the upstream.
     widgets: int
     versions: int
     bundles: int
@@ -88,7 +88,7 @@ SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER B
 
 
 def find_sources(database: Database) -> list[str]:
-    """Return the URLs of all upstreams, including those that only copies refer to."""
+    """Return the URLs of all upstreams, including upstreams that only copies refer to."""
     rows = database.fetch(SOURCES, {}) if database.exists() else []
     return [source for (source,) in rows]
 
@@ -113,7 +113,7 @@ WHERE scope = :scope AND name = :name
 
 
 def find_versions(database: Database, widget: WidgetName) -> dict[str, Row]:
-    """Return the columns of each version of a widget, by its number."""
+    """Return the columns of each version of a widget, by version number."""
     rows = database.fetch(STORED_VERSIONS, widget._asdict()) if database.exists() else []
     return {row["version"]: dict(row) for row in rows}
 
@@ -126,10 +126,10 @@ class CopiedVersion(NamedTuple):
     version: str
     sha256: str
     size: int
-    # The bundleUrl that the upstream states.
+    # The bundleUrl that the upstream gives.
     url: str
     is_stored: bool
-    # True if the URL of the stored bundle contains its hash. After mirror --adopt it does not yet.
+    # True if the URL of the stored bundle contains its hash; after mirror --adopt, it does not yet.
     has_hash: bool
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The lines of a pack in addition to the catalog: the origin of copies, and deleted versions."""
+"""The lines that a pack has besides the catalog: the origins of copies, and deleted versions."""
 
 import sqlite3
 
@@ -18,7 +18,7 @@ FROM deleted_version WHERE {IS_SELECTED} ORDER BY scope, name, version, sha256_h
 
 
 def mirrored_lines(connection: sqlite3.Connection, paths: str | None) -> list[str]:
-    """Return the lines of mirrored.jsonl; IS_SELECTED explains the paths of a selection."""
+    """Return the lines of mirrored.jsonl; for paths, see IS_SELECTED."""
     return [f"{line}\n" for (line,) in fetch_all(connection, READ_MIRRORED, {"paths": paths})]
 
 

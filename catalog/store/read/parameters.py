@@ -11,11 +11,11 @@ MAX_LIMIT = 100
 
 
 class ParameterError(ValueError):
-    """An invalid parameter; the message names it and what is allowed."""
+    """A parameter is invalid; the message names the parameter and the allowed values."""
 
 
 def parse_boolean(name: str, value: str | None) -> bool | None:
-    """Return a boolean; None if the value is absent or empty; raise ParameterError if invalid."""
+    """Return the value as a boolean, None if it is empty; raise ParameterError if it is invalid."""
     if not value:
         return None
     if value.lower() not in ("true", "false"):
@@ -24,7 +24,7 @@ def parse_boolean(name: str, value: str | None) -> bool | None:
 
 
 def parse_positive(name: str, value: str | None, default: int) -> int:
-    """Return a positive number, by default the given one; raise ParameterError if invalid."""
+    """Return a positive number, or the default; raise ParameterError if the value is invalid."""
     if not value:
         return default
     is_number = value.isascii() and value.isdigit()
@@ -71,7 +71,7 @@ def check_repeated(name: str, values: Sequence[object], maximum: int) -> None:
 
 
 def parse_before(value: str | None) -> str | None:
-    """Return before as a stored timestamp; None if it is absent; raise ParameterError if invalid.
+    """Return the time in the stored format, or None; raise ParameterError if it is invalid.
 
     An empty value is invalid, so that an unset shell variable does not disable a cool-down.
     """

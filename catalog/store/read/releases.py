@@ -29,7 +29,7 @@ HAS_WIDGET = f"SELECT 1 FROM listing WHERE {_IS_NAMED} LIMIT 1"
 def find_releases(
     connection: sqlite3.Connection, scope: str, name: str, limit: int
 ) -> list[sqlite3.Row] | None:
-    """Return the newest releases of the catalog, of a scope or of a widget.
+    """Return the newest releases in the catalog, in a scope or of a widget.
 
     An empty scope or name does not restrict the releases. Return None if there is no such scope or
     widget.

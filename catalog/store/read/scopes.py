@@ -12,7 +12,7 @@ GROUP BY scope ORDER BY widgets DESC, scope LIMIT 3
 
 
 def find_scopes(connection: sqlite3.Connection, scope: str) -> list[sqlite3.Row]:
-    """Return the scopes with this name in any case, each with the number of its listed widgets."""
+    """Return the scopes with this name, ignoring case, each with its number of listed widgets."""
     return fetch_all(connection, SCOPES_NAMED, {"scope": scope}) if scope else []
 
 
@@ -31,9 +31,9 @@ FROM listing WHERE scope = :scope
 def read_scope_totals(connection: sqlite3.Connection, scope: str) -> sqlite3.Row:
     """Return a summary of a scope, computed from its listed widgets.
 
-    The summary has the numbers of widgets, official widgets, versions and installs; when the first
-    widget was created and the last version published; and the homepage, if all widgets that state
-    one agree.
+    The summary counts widgets, official widgets, versions and installs. It also says when the first
+    widget was created and the last version published, and has the homepage if all widgets that
+    state one agree.
     """
     totals: sqlite3.Row = fetch_one(connection, SCOPE_TOTALS, {"scope": scope})
     return totals

@@ -1,11 +1,11 @@
 """Search: one statement finds, ranks and counts the widgets, and renders the page as JSON.
 
-It reads three tables with rows for every listed widget, which each transaction that changes the
-widget writes again (catalog/store/schema/derived.py):
+The statement reads three tables with rows for every listed widget. Each transaction that changes a
+widget rewrites the rows of that widget (catalog/store/schema/derived.py):
 
 - listing: the columns to filter and to sort by, and the folded text to find words in.
-- listing_text: an index of the trigrams (three characters in a row) of the folded text. It gives
-  candidates; instr() then decides whether the text contains the words: see search_conditions.py.
+- listing_text: an index of the trigrams (three characters in a row) of the folded text. The index
+  finds candidates; instr() then decides whether they contain the words: see search_conditions.py.
 - summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
@@ -51,8 +51,8 @@ page AS (
 )
 """
 
-# All widgets in the order of their newest candidate before a given time, which the index of times
-# finds. Widgets without a candidate are searched only if the page reaches them.
+# All widgets, sorted by the time of their newest candidate before a given time, which an index on
+# times finds. Widgets without a candidate are read only if the page reaches them.
 PAGE_BEFORE = f"""{TOTAL}
 dated AS MATERIALIZED (
     SELECT widget_id, downloads, published_at, scope, name
@@ -87,8 +87,8 @@ page AS (
 )
 """
 
-# The order of results without words, or if the request asks for it. An empty date sorts before all
-# others.
+# The order of results for each value of sort; without words, the default is installs. An empty date
+# sorts before all others.
 SORT_KEYS = {
     "installs": "downloads DESC",
     "updated": "updated DESC",
@@ -132,8 +132,8 @@ IF_LATEST = "CASE WHEN {is_latest} THEN {latest} ELSE coalesce({entry}, 'null') 
 IS_LATEST_COMPATIBLE = ADMITS.format(range_id="summary.sdk_range_id")
 
 
-# SQLite cannot quote the name of a widget in the URL of its picture, so this character marks the
-# place of each picture. JSON escapes it, so that no text contains it.
+# SQLite cannot percent-encode the name of a widget in the URL of its picture, so this character
+# marks the place of each picture. JSON escapes the character, so no text contains it.
 PICTURE_MARK = b"\x1f"
 MARK_PICTURE = """|| ',"picture":' || char(31)"""
 # The scope, name and picture of each widget on the page, or null for a widget without a picture.
@@ -192,7 +192,7 @@ MOST_WORDS = "SELECT coalesce(max({count}), 0) FROM listing WHERE {conditions}"
 
 
 def find_close_query(connection: Connection, query: SearchQuery) -> SearchQuery | None:
-    """Return a search for widgets with most of the words; None if no widget has any of them."""
+    """Return a search for the widgets that contain the most words; None if none contains any."""
     found, count = find_conditions(query), len(query.words)
     if not 2 <= count <= MAX_CLOSE_WORDS:
         return None
@@ -246,7 +246,7 @@ def _build_statement(query: SearchQuery) -> str:
 
 
 def _render_newest(candidates: Candidates) -> str:
-    """Return the expression for the JSON of the newest candidate of a row of summary, or null."""
+    """Return the SQL expression for the JSON of a summary row's newest candidate, or null."""
     latest, published = "latest", "published_at"
     conditions = []
     if candidates.stable and candidates.sdk is None:
@@ -264,12 +264,12 @@ def _render_newest(candidates: Candidates) -> str:
 
 
 def total_key(query: SearchQuery) -> SearchQuery:
-    """Return the key of the query's total in Connection.counts: the same for all of its pages."""
+    """Return the key of a query's total in Connection.counts, which all its pages share."""
     return replace(query, page=1, limit=1, sort=None, pictures=False)
 
 
 def remember_count(connection: Connection, key: object, content: int, count: object) -> None:
-    """Store a count in Connection.counts, with the revision of the content that was counted."""
+    """Store a count in Connection.counts, with the content revision at which it was counted."""
     if len(connection.counts) >= MAX_COUNTS:
         connection.counts.clear()
     connection.counts[key] = content, count
@@ -290,7 +290,7 @@ WHERE content = :content AND (
 def revalidate_search(
     connection: Connection, query: SearchQuery, revision: PageRevision
 ) -> PageRevision | None:
-    """Return the current revision if the page has not changed since, else None."""
+    """Return the current revision if the page has not changed, else None."""
     found = find_conditions(query)
     conditions = all_of([*found.matches, *found.filters.values()])
     statement = REVALIDATE_SEARCH.format(conditions=conditions)

@@ -61,8 +61,8 @@ class Conditions(NamedTuple):
     license: str
     # The time at which the latest version was published.
     updated: str
-    # The conditions that every word is in the display name; and that every word is in the display
-    # name, the description or the name.
+    # Two conditions: every word is in the display name; and every word is in the display name, the
+    # description or the name.
     in_name: str
     in_text: str
     # The number of words that are in the display name.
@@ -127,7 +127,7 @@ def count_words(matches: Iterable[str]) -> str:
 
 
 def _singulars(words: Sequence[str]) -> dict[int, str]:
-    """Return the singular of each word that is probably a plural, by the number of the word."""
+    """Return the singular of each word that is probably a plural, by the position of the word."""
     found = {number: PLURAL.fullmatch(word) for number, word in enumerate(words)}
     return {
         number: match[1]
@@ -146,12 +146,12 @@ def _listed(candidates: Candidates, column: str) -> str:
 
 
 def _newest(candidates: Candidates, column: str, default: str) -> str:
-    """Return the expression that finds a column of the newest candidate of a row of listing."""
+    """Return the SQL expression that looks up a column of a listing row's newest candidate."""
     return f"coalesce({candidates.newest(column, 'listing.widget_id', in_scan=True)}, {default})"
 
 
 def _column(candidates: Candidates, column: str, default: str) -> str:
-    """Return the expression for a column of the newest candidate of a row of listing.
+    """Return the SQL expression for a column of a listing row's newest candidate.
 
     If a request restricts the time, the time is usually recent. Most latest versions are older, so
     the column of listing is enough for them.
@@ -165,7 +165,7 @@ def _column(candidates: Candidates, column: str, default: str) -> str:
 
 
 def _filter(candidates: Candidates, listed: str, newest: str) -> str:
-    """Combine the condition on listing with the one on the newest candidate.
+    """Combine a condition on listing with the same condition on the newest candidate.
 
     The condition on listing comes first, so that few candidates have to be searched for.
     """
@@ -189,7 +189,7 @@ def _has_permission(query: SearchQuery) -> str:
 
 
 def _is_admitted(query: SearchQuery, permissions: str, has_permission: str) -> str:
-    """Return the condition that the filter admits the permissions in this column."""
+    """Return the condition under which the filter admits the permissions in this column."""
     permission = query.permission or ""
     if permission.removeprefix(WITHOUT) == NONE:
         has_permission = f"{permissions} = '[]'"
@@ -215,7 +215,7 @@ def _filters(query: SearchQuery) -> dict[str, str]:
 
 
 def _trigrams_of(words: Sequence[str]) -> list[str]:
-    """Return the trigrams by which candidates are found; none if every widget is a candidate."""
+    """Return the trigrams that find candidates; none if every widget is a candidate."""
     trigrams = [trigram for word in words for trigram in _trigrams(word)]
     return list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
 

@@ -19,7 +19,7 @@ WITHOUT = "-"
 # This prefix marks a text that would otherwise have a special meaning, such as a permission that is
 # called "(none)".
 LITERAL = "\\"
-# The permissions that let a widget use the network. A widget without both has no network access.
+# The permissions that let a widget use the network. A widget with neither has no network access.
 NETWORK = ("network", "local-network")
 
 
@@ -59,7 +59,7 @@ class SearchQuery:
     # True if each result includes the picture of its widget.
     pictures: bool = False
     # True if a page runs the search. Pages also search scope/name and keywords, and treat
-    # "-network" as no network access at all. The API does not, and never sets the fields below.
+    # "-network" as no network access at all. API searches do neither, nor set the fields below.
     for_pages: bool = False
     # Find only widgets with this folded keyword.
     keyword: str | None = None

@@ -15,9 +15,9 @@ IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM jso
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection of scopes and widgets; it selects all widgets if it names none.
+    """A selection of scopes and widgets; an empty selection selects all widgets.
 
-    With SDKs, it selects only widgets that have a version for one of these SDKs that is not yanked.
+    With SDKs, it selects only widgets with a version that runs on one of them and is not yanked.
     """
 
     scopes: Sequence[str] = ()

@@ -24,7 +24,7 @@ FROM listing WHERE downloads > 0
 
 
 def read_statistics(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return the numbers of scopes, listed widgets, versions, installs and official widgets."""
+    """Return how many scopes, listed widgets, versions, installs and official widgets there are."""
     return dict(fetch_one(connection, STATISTICS))
 
 
@@ -35,12 +35,12 @@ SELECT (SELECT count(*) FROM listing) AS widgets,
 
 
 def count_listed(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the number of listed widgets, and of their versions."""
+    """Return how many listed widgets there are, and how many versions they have."""
     widgets, versions = fetch_one(connection, COUNT_LISTED)
     return widgets, versions
 
 
-# These times are needed for a warning about an older pack.
+# The command unpack compares these times to warn about a pack that is older than the catalog.
 NEWEST_TIME = """
 SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
            coalesce((SELECT max(created_at) FROM widget), ''))

@@ -43,7 +43,7 @@ WHERE NOT :dry_run OR listed OR gone IS NOT 1
 
 
 def used_hashes(connection: sqlite3.Connection, *, dry_run: bool) -> set[str]:
-    """Return the hashes that gc must keep: those of all versions and pictures."""
+    """Return the hashes that gc must keep: the hashes of all versions and pictures."""
     return {sha256 for (sha256,) in fetch_all(connection, USED_HASHES, {"dry_run": dry_run})}
 
 
@@ -63,7 +63,7 @@ def find_stored_bundle(
     return (row["sha256_hash"], bool(row["is_copy"])) if row else None
 
 
-# Load balancers check the health every second, so this reads only the newest versions.
+# Load balancers check the health every second, so this statement reads only the newest versions.
 NEWEST_BUNDLES = """
 SELECT sha256_hash, bundle_size FROM (SELECT * FROM version ORDER BY id DESC LIMIT 20)
 WHERE bundle_path IS NOT NULL

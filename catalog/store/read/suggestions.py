@@ -25,7 +25,7 @@ SEPARATORS = re.compile(r"[-_.\s\0]+")
 
 
 class Suggestion(NamedTuple):
-    """A listed widget."""
+    """A listed widget with a similar name."""
 
     scope: str
     name: str

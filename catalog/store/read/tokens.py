@@ -22,8 +22,8 @@ from .lookup import Read
 
 # Users are warned this long before their token expires.
 WARNING_PERIOD = timedelta(days=14)
-# This hash is compared if no token is found, so that the response to an unknown token takes as long
-# as to a wrong secret.
+# This hash is compared if no token is found, so that rejecting an unknown token takes as long as
+# rejecting a wrong secret.
 NO_HASH = "0" * 64
 
 
@@ -121,7 +121,7 @@ def find_valid(database: Database, text: str) -> Token | None:
 
 
 def find_token(database: Database, text: str) -> Token | None:
-    """Return the token with this text, whether or not it is active; None if there is none.
+    """Return the token with this text, even if it is not active; None if there is no such token.
 
     A malformed text is rejected without the database. Every other text takes one hash, one lookup
     and one constant-time comparison. A client that knows the secret may learn that the token has

@@ -1,4 +1,4 @@
-"""Updates of installed versions: the parameters, the statements and the JSON of the response."""
+"""Updates for installed versions: the parameters, the statements and the JSON of the response."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,8 +97,8 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     """Return the advice for a version of a listed widget; None if there is no such version.
 
     Without an SDK, a version counts as compatible if it shares an SDK with the installed version.
-    If no such version is an update, or only a deprecated one, every version counts as compatible.
-    The reason is meaningless in that case.
+    If this finds no update, or only a deprecated one, every version counts as compatible. The
+    reason is meaningless without an SDK.
     """
     releases = _read_releases(connection, [installed], Candidates(sdk))
     newest_first = releases.get(installed[:2], [])

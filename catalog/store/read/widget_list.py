@@ -72,7 +72,7 @@ ORDER BY scope, name LIMIT :limit
 
 
 def find_names(connection: sqlite3.Connection, prefix: str, limit: int) -> list[sqlite3.Row]:
-    """Return the scope/name and display name of widgets whose scope/name begins with the text."""
+    """Return the scope/name and display name of widgets whose scope/name begins with the prefix."""
     return fetch_all(connection, FIND_NAMES, {"prefix": prefix, "limit": limit})
 
 
@@ -85,5 +85,5 @@ ORDER BY {NEWEST_FIRST}
 
 
 def find_version_names(connection: sqlite3.Connection, widget: str) -> list[str]:
-    """Return the versions of a widget, given as scope/name, as scope/name@version."""
+    """Return each version of the widget scope/name as scope/name@version."""
     return [name for (name,) in fetch_all(connection, FIND_VERSION_NAMES, {"widget": widget})]

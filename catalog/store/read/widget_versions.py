@@ -1,4 +1,4 @@
-"""The versions of one widget, one page at a time: a widget can have thousands."""
+"""The versions of one widget, one page at a time: a widget can have thousands of versions."""
 
 import json
 import sqlite3
@@ -84,7 +84,7 @@ SELECT json_group_array(version) FROM (
 
 
 def list_numbers(connection: sqlite3.Connection, widget_id: int, limit: int) -> list[str]:
-    """Return the numbers of the newest versions of a widget."""
+    """Return the version numbers of a widget's newest versions."""
     values = {"widget_id": widget_id, "limit": limit}
     numbers: list[str] = json.loads(fetch_one(connection, NUMBERS, values)[0])
     return numbers
@@ -108,7 +108,7 @@ NEWER = _NEIGHBOUR.format(condition="", comparison=">", order=NEWEST_FIRST.repla
 def find_neighbour(
     connection: sqlite3.Connection, statement: str, widget_id: int, version: str
 ) -> Json | None:
-    """Return the number and permissions of the version next to this one.
+    """Return the number and permissions of the version next to this one, or None.
 
     The statement is OLDER, OLDER_AVAILABLE or NEWER.
     """
@@ -133,9 +133,9 @@ SELECT json_group_array(json(text)) FROM (
 def list_notes(
     connection: sqlite3.Connection, widget_id: int, older: str, newer: str
 ) -> list[Json]:
-    """Return the notes of the newest versions after the older one, up to the newer one.
+    """Return the notes of the versions after the older one up to the newer one, newest first.
 
-    If there are more than MAX_NOTES, the list has one extra entry.
+    If there are more than MAX_NOTES versions, the list has one extra entry.
     """
     values = {"widget_id": widget_id, "older": older, "newer": newer}
     values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}

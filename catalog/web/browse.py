@@ -27,7 +27,7 @@ from .parameters import read_parameters
 
 # This number fills rows of two, four and five cards. More pictures would make the page load slowly.
 PAGE_SIZE = 20
-# If there are more scopes, the field is a text field with suggestions.
+# With more scopes, users type the scope into a text field with suggestions.
 MAX_SCOPE_OPTIONS = 20
 FIELDS = ("q", *FILTERS, "sort", "page")
 
@@ -101,9 +101,9 @@ def suggest_for_words(connection: Connection, q: str) -> list[Any]:
 def wider_searches(
     connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
 ) -> dict[str, str]:
-    """Return links to wider searches with results: without one filter, or else without all."""
+    """Return links to wider searches with results: without one filter, or else without any."""
     totals = dict(facets.without)
-    # The facets do not leave out these two filters.
+    # The facets do not have the totals without these two filters.
     for name, wider in (("compatible", {"compatible": False}), ("keyword", {"keyword": None})):
         if getattr(query, name):
             totals[name] = find_facets(connection, replace(query, **wider)).total

@@ -29,14 +29,14 @@ def compare(scope: str, name: str) -> Response:
         options = list_numbers(connection, widget_id, MAX_OPTIONS)
         if before and after:
             growth = describe_growth(before["bundleSize"], after["bundleSize"])
-            # If the first version is the newer one, swap them to find the versions between them.
+            # If the first version is the newer one, swap the two to find the notes between them.
             notes = list_notes(connection, widget_id, *chosen.values()) or list_notes(
                 connection, widget_id, *reversed(chosen.values())
             )
     errors = {
         field: f"There is no version {quoted(chosen[field])}." if chosen[field] else "Choose one."
         for field, entry in (("from", before), ("to", after))
-        # Without parameters, the page shows an empty form.
+        # Without parameters, the page shows an empty form and no errors.
         if entry is None and any(chosen.values())
     }
     connection.check_deadline()
@@ -59,7 +59,7 @@ def compare(scope: str, name: str) -> Response:
 
 
 def permission_changes(before: Json, after: Json) -> dict[str, list[str]]:
-    """Return the permissions that only one of the versions has, and those that both have."""
+    """Return the permissions that the second version adds, removes and keeps."""
     old, new = set(before["permissions"]), set(after["permissions"])
     # A version may list a permission twice.
     in_order = dict.fromkeys([*after["permissions"], *before["permissions"]])

@@ -23,7 +23,7 @@ def compare_widgets() -> Response:
     errors = {
         number: f"There is no widget {quoted(name)}." if name else "Enter scope/name."
         for number, (name, each) in enumerate(zip(chosen, found, strict=True), 1)
-        # Without names, the page shows an empty form.
+        # Without names, the page shows an empty form and no errors.
         if each is None and any(chosen)
     }
     connection.check_deadline()
@@ -38,7 +38,7 @@ def compare_widgets() -> Response:
 
 
 def load_compared(connection: Connection, path: str, sdk: str) -> Json | None:
-    """Return a widget, its newest stable version for the SDK, and its picture; None if missing."""
+    """Return a widget, its best version for the SDK, and its picture; None if it is missing."""
     scope, _, name = path.partition("/")
     found = find_listed_widget(connection, scope, name)
     if found is None:

@@ -53,7 +53,7 @@ def docs() -> Response:
 
 
 def find_first_version() -> Json | None:
-    """Return the version to which the first steps lead; None if the catalog has none."""
+    """Return the version that the first steps use; None if the search finds none."""
     database: Database = current_app.extensions["database"]
     try:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]
@@ -83,7 +83,7 @@ def publish() -> Response:
     return page_response(page)
 
 
-# The modification time is part of the key, so that a replaced file is hashed again.
+# The modification time is part of the cache key, so that a replaced file is hashed again.
 @lru_cache(maxsize=1)
 def hash_wheel(path: Path, _changed_at: int) -> str:
     """Return the SHA-256 of the wheel."""
@@ -99,6 +99,6 @@ def wheel(name: str) -> Response:
 
 
 def find_wheel() -> Path | None:
-    """Return the wheel of CATALOG_WHEEL; None if it is not set or the file is missing."""
+    """Return the path in CATALOG_WHEEL; None if it is not set or the file is missing."""
     path = Path(current_app.config["WHEEL"])
     return path.absolute() if path.is_file() else None

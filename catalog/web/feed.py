@@ -1,6 +1,6 @@
 """/feed.atom: the newest releases as an Atom feed (RFC 4287), for feed readers and chat rooms.
 
-With scope, the feed has the releases of one scope; with scope and name, those of one widget.
+The parameter scope limits the feed to one scope; scope and name limit it to one widget.
 """
 
 import re
@@ -20,7 +20,7 @@ MAX_TITLE_LENGTH = 200  # characters
 MAX_SUMMARY_LENGTH = 2_000  # characters
 # Atom requires a time even if the feed has no entries.
 EMPTY_SINCE = "1970-01-01T00:00:00.000Z"
-# Characters that XML 1.0 does not allow, not even as references.
+# Characters that XML 1.0 does not allow, not even as character references.
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -44,7 +44,7 @@ def feed() -> Response:
 
 
 def load_releases(connection: Connection, scope: str, name: str) -> list[dict[str, str]]:
-    """Return the newest releases of listed widgets; 404 if there is no such scope or widget."""
+    """Return the newest releases of listed widgets; respond 404 if there is no such widget."""
     releases = find_releases(connection, scope, name, MAX_ENTRIES)
     if releases is None:
         path = quoted(f"{scope}/{name}" if name else scope)
@@ -75,5 +75,5 @@ def release_path(release: dict[str, str]) -> str:
 
 @pages.app_template_filter()
 def xml_text(text: str) -> str:
-    """Return the text without characters that XML does not allow."""
+    """Return the text with U+FFFD in place of characters that XML does not allow."""
     return NOT_XML.sub("\ufffd", text)

@@ -46,7 +46,7 @@ def filter_options(
     form: Mapping[str, str], facets: Facets, errors: Mapping[str, str]
 ) -> dict[str, list[Option]]:
     """Return the options of each select element, which always include the selected one."""
-    # Without words, results are sorted by installs.
+    # Without search words, there is no best match, and results are sorted by installs.
     sorts = [("", "Best match"), *SORTS.items()] if form["q"].strip() else [*SORTS.items()]
     options = {
         "scope": [

@@ -18,7 +18,7 @@ from ..domain.validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
-# Shapes and their presentation; nothing here can run a script, load a file, link or use a style.
+# Allowed SVG: shapes and their presentation, which cannot run scripts, load files, link or style.
 ELEMENTS = {
     "g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon",
     "defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop",

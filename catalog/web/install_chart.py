@@ -12,10 +12,10 @@ WEEKS = 12
 
 
 def load_install_chart(connection: Connection, widget: Json) -> Json:
-    """Return the installs of the last weeks up to today, oldest first, and the share of versions.
+    """Return the installs of the last weeks, oldest first, and the share of each version.
 
-    The trend is the change of the last week from the week before in percent; None if that week had
-    no installs. Shares are based on the installs of versions that still exist.
+    The last week ends today. The trend is its change from the week before in percent; None if the
+    week before had no installs. Shares are based on the installs of versions that still exist.
     """
     day = today()
     found = find_installs(connection, widget["scope"], widget["name"], 7 * WEEKS, day)
@@ -39,7 +39,7 @@ def load_install_chart(connection: Connection, widget: Json) -> Json:
 
 
 def describe_week(today: date, ago: int, installs: int) -> Json:
-    """Return the dates of seven days that end this many weeks ago, and their installs."""
+    """Return the first day, last day and installs of the week that ended this many weeks ago."""
     last = today - timedelta(weeks=ago)
     first = last - timedelta(days=6)
     return {
@@ -50,6 +50,6 @@ def describe_week(today: date, ago: int, installs: int) -> Json:
 
 
 def share(part: int, total: int) -> str:
-    """Return a percentage as text."""
+    """Return the part as a percentage of the total."""
     percentage = round(100 * part / total)
     return f"{percentage}%" if percentage else "under 1%"

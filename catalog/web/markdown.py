@@ -1,8 +1,8 @@
 """Renders descriptions, release notes and readmes as HTML: CommonMark without HTML and images.
 
-A text without Markdown is shown as it is, with its lines and spaces. The time of the parser grows
-with the delimiters and lines of a text, up to about 100 µs for each in the worst known case, so a
-text with many of them is shown as it is too.
+A text without Markdown is shown as it is, with its lines and spaces. Parsing takes up to about
+100 µs for each delimiter and line of a text in the worst known case, so a text with many delimiters
+or lines is also shown as it is.
 """
 
 import re
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 MAX_LENGTH = 20_000  # characters
 MAX_DELIMITERS = 1500
 DELIMITERS = "*_`[](<!&\\\n"
-# The parser looks for the end of each address in the word in which it begins.
-MAX_ADDRESS_LENGTH = 100_000  # characters, of the longest word for each link
-# Text that is nested deeper is not parsed. Brackets are parsed again at each level.
+# The parser may read a whole word for each link, to find the end of the link's address.
+MAX_ADDRESS_LENGTH = 100_000  # characters of the longest word, times the number of links
+# Text that is nested deeper is not parsed, because brackets are parsed again at each level.
 MAX_NESTING = 10
 # Matches markup other than plain paragraphs: most texts have none, and the parser takes 50 µs even
 # for a short text. Only blanks may precede a marker: if line ends were allowed, the search would
@@ -56,7 +56,7 @@ def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = T
     for token in tokens:
         _set_attributes(token)
     parser = _parser()
-    # The renderer escapes all text, and the parser recognizes no HTML.
+    # The renderer escapes all text, and the parser does not recognise HTML.
     options = type(parser.options)({**parser.options, "breaks": breaks})  # type: ignore[typeddict-item]
     html: str = parser.renderer.render(tokens, options, {})
     return Markup(html)  # noqa: S704
@@ -104,7 +104,7 @@ def _parser() -> "MarkdownIt":
     options = {"html": False, "breaks": True, "maxNesting": MAX_NESTING}
     # Without images, ![text](url) is a link. Without indented code, spaces may begin a line.
     parser = MarkdownIt("commonmark", options).disable(["image", "code"])
-    # Relative links would lead to other pages of the catalog, and other schemes could run code.
+    # Relative links would point to pages of the catalog, and other schemes could run code.
     parser.validateLink = lambda url: bool(LINK.match(url))  # type: ignore[method-assign]
     return parser
 
@@ -119,7 +119,7 @@ def _is_plain(tokens: "list[Token]") -> bool:
 
 
 def _lower_headings(tokens: "list[Token]") -> None:
-    """Lower all headings below those of the page, which are h2, without skipping a level."""
+    """Lower all headings to h3 or below, because the page uses h2, without skipping a level."""
     level = 2
     for token in tokens:
         if token.type == "heading_open":

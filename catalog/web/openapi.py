@@ -19,7 +19,7 @@ DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
 _BEFORE_SERVER, _AFTER_SERVER = DESCRIPTION_BYTES.split(b'{"url": "/"')
 
 OPERATION_METHODS = ("get", "post")
-# Names for types that differ from those of JSON Schema.
+# Types that have another name on the page than in JSON Schema.
 TYPE_NAMES = {"integer": "whole number"}
 
 
@@ -65,7 +65,7 @@ def load_operations() -> list[Operation]:
 
 
 def load_schemas() -> dict[str, Json]:
-    """Return every named object with its fields, by name."""
+    """Return every named schema with its fields, by name."""
     return {
         name: {
             **schema,
@@ -89,7 +89,7 @@ def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
 
 
 def build_target(operation: Operation, values: Mapping[str, str]) -> str:
-    """Return the path and query of a request with these values; empty ones are omitted."""
+    """Return the path and query of a request with these values, without empty parameters."""
     path, query = operation.path, {}
     for parameter in operation.parameters:
         name = parameter["name"]
@@ -103,7 +103,7 @@ def build_target(operation: Operation, values: Mapping[str, str]) -> str:
 def example_values(operation: Operation) -> dict[str, str]:
     """Return the parameters of the operation's example."""
     examples = {each["name"]: each.get("example") for each in operation.parameters}
-    # The page has one field for each parameter, even for a parameter that can be repeated.
+    # The example has one value for each parameter, even for a parameter that can be repeated.
     return {
         name: str(example[0] if isinstance(example, list) else example)
         for name, example in examples.items()
@@ -122,7 +122,7 @@ def resolve(node: Json) -> Json:
 
 
 def describe_type(schema: Json) -> Markup:
-    """Return the type of a value in words, with links to its objects."""
+    """Return the type of a value in words, with links to named schemas."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return Markup('<a href="#schema-{0}">{0}</a>').format(name)

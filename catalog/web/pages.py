@@ -46,9 +46,9 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# The deadline is checked after this many pieces; a few hundred take a millisecond to render.
+# The deadline is checked after this many pieces of a template; a few hundred take a millisecond.
 PIECES_PER_CHECK = 100
-# These documents do not link to pages, so their URLs do not carry an SDK version.
+# These documents do not depend on the SDK version, so links to them do not contain it.
 WITHOUT_SDK = ("pages.feed", "pages.openapi_json")
 
 MAX_WORDS_LENGTH = 100  # characters
@@ -107,7 +107,7 @@ def install_url(entry: Json) -> str:
 
 @pages.app_template_filter()
 def link_replacement(message: str, length: int) -> str:
-    """Return a deprecation message, shortened or with a link to the replacement."""
+    """Return a deprecation message with a link to the replacement, or shortened if too long."""
     replacement = find_replacement(message)
     if replacement is None or len(message) > length:
         return shorten(message, length)
@@ -163,7 +163,7 @@ def reader() -> Connection:
 
 
 def parse_body(body: bytes) -> Any:
-    """Return the JSON of the API, with the URLs of stored bundles below the public URL."""
+    """Return the value of the API's JSON, with URLs of stored bundles below the public URL."""
     return json.loads(with_bundle_urls(body, site_url()))
 
 
@@ -192,7 +192,7 @@ def add_security_headers(response: Response) -> Response:
 
 
 def redirect_from_slash() -> BaseResponse | None:
-    """Redirect from a page's path with a trailing slash; the API never redirects."""
+    """Redirect to a page if the path has extra slashes at its ends; the API never redirects."""
     path = f"/{request.path.strip('/')}"
     if request.url_rule or path == request.path or request.method not in ("GET", "HEAD"):
         return None

@@ -13,7 +13,7 @@ from ..domain.semver_ranges import parse_sdk
 from ..store.read.parameters import ParameterError
 from ..store.read.search_params import MAX_Q_LENGTH, parse_search
 
-# The messages of the API are for programs; these are for people.
+# Messages for people, in place of the API's messages for programs.
 SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."
 NEEDS_SDK = "Enter your SDK version to see only what runs on it."
 ERRORS = {"q": f"Use at most {MAX_Q_LENGTH:,} characters.", "page": "There is no such page."}
@@ -66,7 +66,7 @@ class Parameters(NamedTuple):
 
 
 def read_parameters(*names: str, fields: Mapping[str, str] | None = None) -> Parameters:
-    """Return compatSdk and the parameters with these names; forms send empty ones."""
+    """Return compatSdk and the parameters with these names; an empty one counts as absent."""
     fields = request.args if fields is None else fields
     sent = {name: fields.get(name, "") for name in ("compatSdk", *names)}
     g.sdk, notice, error = read_sdk(sent["compatSdk"])

@@ -20,7 +20,7 @@ WORDS = {
 
 
 def permission_words(name: str) -> str:
-    """Describe what a widget with this permission does; return an empty text if it is unknown."""
+    """Return what a widget with this permission does; an empty text for an unknown permission."""
     return WORDS.get(name, "")
 
 

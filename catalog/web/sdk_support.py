@@ -10,17 +10,17 @@ from ..domain.documents import Json
 from ..domain.sdk_intervals import LAST, RELEASE, Interval, sdk_intervals, sdk_key
 from ..domain.semver_ranges import parse_alternatives
 
-# The maximum numbers of SDKs and versions: as many as a phone shows without scrolling.
+# A phone shows this many columns and rows without scrolling.
 MAX_COLUMNS = 7
 MAX_ROWS = 8
-# Longer ranges take milliseconds to parse, and list single SDKs.
+# Longer ranges are skipped: they take milliseconds to parse, and list single SDKs.
 MAX_RANGE_LENGTH = 200  # characters
 # The column for all SDKs before the first one that a range names.
 FIRST_SDK = (0, 0, 0)
 
 
 class Row(NamedTuple):
-    """Consecutive versions that run on the same SDKs: the newest, the oldest, and the marks."""
+    """Consecutive versions that run on the same SDKs, with a mark for each SDK of the table."""
 
     newest: str
     oldest: str
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Support(NamedTuple):
-    """The SDKs at which the support of some version begins or ends, and the rows."""
+    """The columns, which are SDKs where support for some version begins or ends, and the rows."""
 
     sdks: list[str]
     rows: list[Row]
@@ -41,7 +41,7 @@ def support_table(versions: Sequence[Json]) -> Support:
     cores = sorted({FIRST_SDK, *(core for cores, _ in ranges.values() for core in cores)})
     keys = [*(sdk_key(_number(core)) for core in cores), RELEASE + LAST]
     rows: list[Row] = []
-    # Many consecutive versions have the same range, so its parsed form is reused.
+    # Consecutive versions often have the same range, so their marks are computed together.
     for range_, entries in groupby(offered, key=itemgetter("sdkVersion")):
         numbers = [entry["version"] for entry in entries]
         _, intervals = ranges[range_]

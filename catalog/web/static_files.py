@@ -17,7 +17,7 @@ SHA256_HASHES = {
     path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in FOLDER.iterdir()
 }
 HASH_LENGTH = 16  # characters
-# The name, its hash and its extension.
+# A file name with a hash: its stem, hash and extension.
 HASHED_NAME = re.compile(rf"([^.]+)\.([0-9a-f]{{{HASH_LENGTH}}})(\.[a-z]+)")
 IMMUTABLE = "max-age=31536000, immutable"
 SCRIPT_HASHES = {
@@ -33,7 +33,7 @@ def static_file(filename: str) -> Response:
     plain_name = f"{match[1]}{match[3]}" if match else filename
     etag = SHA256_HASHES.get(plain_name, False)
     response = send_from_directory(FOLDER, plain_name, conditional=False, etag=etag)
-    # The modification times of two releases can be equal, or in the wrong order.
+    # A file may have the same or an earlier modification time in a newer release.
     response.headers.pop("Last-Modified", None)
     # A different hash means that a page of another release requests the file.
     if match and filename == hashed_name(plain_name):
@@ -59,5 +59,5 @@ def static_url(name: str) -> str:
 
 @static_files.app_template_filter()
 def script_integrity(name: str) -> str:
-    """Return the integrity attribute of one of our scripts, with the hash in the policy."""
+    """Return the integrity attribute of a script: its hash in the Content-Security-Policy."""
     return SCRIPT_HASHES[name]

@@ -1,7 +1,7 @@
 """/updates: shows which installed versions of a dashboard to update.
 
-The form is a POST that changes nothing, because a list may be too long for a URL. If all of its
-versions fit into a URL, the response redirects to that URL, so that it can be shared.
+The form sends a POST request, which changes nothing, because a list may be too long for a URL. If
+the list fits into a URL, the response redirects to that URL, which users can share.
 """
 
 from collections import Counter

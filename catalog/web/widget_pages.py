@@ -28,7 +28,7 @@ from .parameters import Parameters, read_parameters
 from .sdk_support import support_table
 
 VERSIONS_PER_PAGE = 100
-# A narrow screen shows at least this many versions at first, and the version for the SDK.
+# A narrow screen first shows at least this many versions, and all down to the selected version.
 UNFOLDED_VERSIONS = 4
 # The maximum number of links to widgets of the same scope, and to similar widgets.
 MAX_OTHERS = 3
@@ -68,7 +68,7 @@ def widget(scope: str, name: str) -> Response:
 
 
 def select_version(connection: Connection, widget_id: int, found: Json, sdk: str) -> Json:
-    """Return the latest version, the version to install, and the change of its permissions.
+    """Return the latest version, the version to install, and how its permissions changed.
 
     The version to install is the newest stable one, or a prerelease if no stable version runs.
     """
@@ -123,7 +123,7 @@ def find_withdrawn(
 def load_table(
     connection: Connection, widget_id: int, selection: Json, parameters: Parameters, total: int
 ) -> Json:
-    """Return the versions on one page of the table, with their number and the other pages."""
+    """Return the versions on one page of the table, their total, and links to the other pages."""
     found, selected = selection["widget"], selection["selected"]
     page = parameters.page
     shown = {
@@ -135,7 +135,7 @@ def load_table(
     is_filtered = shown["only_compatible"] or shown["only_stable"]
     matching = widget_versions.count_versions(connection, shown) if is_filtered else total
     offset = (page - 1) * VERSIONS_PER_PAGE
-    # Read one more version, with which the last one of the page is compared.
+    # Read one more version: the last version on the page links to a comparison with it.
     versions = widget_versions.list_versions(
         connection, shown, limit=VERSIONS_PER_PAGE + 1, offset=offset
     )
@@ -196,7 +196,7 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
 
 
 def find_number(connection: Connection, found: Json, text: str, sdk: str) -> str:
-    """Return the version number for a text; "latest" and "v1.0.0" also stand for a number."""
+    """Return the version number that a text in a URL means, such as "latest" or "v1.0.0"."""
     if text == LATEST:
         latest = widget_queries.load_version(connection, found, LATEST, sdk)
         return str(latest["version"]) if latest else text

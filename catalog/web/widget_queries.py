@@ -23,7 +23,7 @@ def load_widget(connection: Connection, scope: str, name: str) -> tuple[int, Jso
 def load_version(
     connection: Connection, widget: Json, number: str, sdk: str = "", *, stable: bool = False
 ) -> Json | None:
-    """Return a version as the API does, including LATEST; None if there is no such version."""
+    """Return a version, or LATEST, as the API returns it; None if there is no such version."""
     candidates = Candidates(sdk or None, stable)
     found = find_version(connection, widget["scope"], widget["name"], number, candidates)
     if found is None or found[1] is None:
@@ -33,6 +33,6 @@ def load_version(
 
 
 def load_numbered(connection: Connection, widget: Json, number: str) -> Json | None:
-    """Return the version with this number; None if there is none."""
+    """Return the version with this number; None if it does not exist."""
     # LATEST is not a version number.
     return load_version(connection, widget, number) if is_version(number) else None

@@ -1,4 +1,4 @@
-// Mark the section that is being read in the table of contents of the reference.
+// In the table of contents of the API reference, mark the section that is being read.
 const links = new Map(
   [...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]),
 );

@@ -1,6 +1,6 @@
-// On every page: the key / focuses the search field, and copy buttons
-// <button class="copy" data-copy="id of an element" hidden> copy. The page hides what does nothing
-// without this script. One file for all pages: each further file is a request.
+// On every page, the key / focuses the search field. A <button class="copy" data-copy="ID" hidden>
+// copies the text of the element with that ID. Controls that need this script are hidden until it
+// runs. All pages share one script file, because each further file would be a request.
 
 const searchField = document.getElementById("q");
 searchField.form.querySelector("kbd").hidden = false;
@@ -13,7 +13,7 @@ addEventListener("keydown", (event) => {
 });
 
 const buttons = document.querySelectorAll("button.copy");
-// Screen readers announce changes only of a status element that was there before.
+// Screen readers announce changes only if the status element already exists.
 const status = document.createElement("p");
 status.id = "copy-status";
 status.className = "visually-hidden";
@@ -46,7 +46,7 @@ document.addEventListener("click", async (event) => {
 });
 
 // Live search on the browse page: fetch the page for the current form values and replace the
-// results, so that the form keeps its focus. Without this script the form is submitted.
+// results, so that the form keeps its focus. Without this script, users submit the form.
 function searchLive() {
   const form = document.getElementById("search");
   const sdk = form.elements.compatSdk;
@@ -56,10 +56,10 @@ function searchLive() {
   const DELAY = 150; // milliseconds
   let timer;
   let pending;
-  // One history entry for each visit to a field, not for each letter.
+  // True if the current visit to a field already has its history entry.
   let isTyping = false;
 
-  // Without an SDK version, the server would refuse the checkbox.
+  // The server rejects the checkbox without an SDK version.
   function enableCompatible() {
     compatible.disabled = sdk.value.trim() === "";
   }
@@ -78,7 +78,7 @@ function searchLive() {
     try {
       html = await (await fetch(url, { signal: pending.signal })).text();
     } catch (error) {
-      // Let the browser show what is wrong.
+      // Open the page, so that the browser shows the error.
       if (error.name !== "AbortError") location.assign(url);
       return;
     }
@@ -88,8 +88,8 @@ function searchLive() {
     for (const element of page.querySelectorAll(UPDATED)) {
       document.getElementById(element.id).replaceWith(element);
     }
-    // The options have other counts. The fields themselves stay, so that they keep their focus.
-    // Copies of the options: moving the selected one would select the next.
+    // Replace the options, whose counts have changed, but not the fields, which keep their focus.
+    // The options are copied, because moving the selected option would select the next one.
     for (const { id, children } of page.querySelectorAll(".browse-head :is(select, datalist)")) {
       const copies = [...children].map((child) => document.importNode(child, true));
       document.getElementById(id).replaceChildren(...copies);
@@ -110,14 +110,14 @@ function searchLive() {
     load(url);
   }
 
-  // The fields of the form are in the header and in the page.
+  // Listen on the document, because the form has fields in the header and in the page.
   document.addEventListener("input", ({ target }) => {
     if (target.form !== form) return;
     clearTimeout(timer);
     enableCompatible();
     // Do not report an incomplete version as invalid while it is typed.
     if (target === sdk && !COMPLETE_VERSION.test(sdk.value.trim())) return;
-    // Nor search for a part of a scope.
+    // Do not search for an incomplete scope.
     const values = [...(target.list?.options ?? [])].map(({ value }) => value);
     if (target.list && target.value && !values.includes(target.value)) return;
     timer = setTimeout(update, target.matches("select, [type=checkbox]") ? 0 : DELAY);

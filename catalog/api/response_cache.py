@@ -56,7 +56,7 @@ MAX_BYTES = 16 * 1024 * 1024
 # Compressing this many bytes takes a millisecond. A page of 100 search results is about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 JSON_TYPE = "application/json"
-# The key in the WSGI environment under which a view stores its rendered entry.
+# The key in the WSGI environment for the entry that a view has rendered.
 RENDERED = "catalog.rendered"
 
 # The revision of the catalog that a response shows, and its JSON with a final newline. Without a
@@ -66,7 +66,7 @@ Render = Callable[[Connection], RenderResult]
 
 
 def request_url() -> str:
-    """Return the base URL under which the client reaches this service."""
+    """Return the base URL that the client uses to reach this service."""
     return public_url(current_app.config["PUBLIC_URL"], request.environ)
 
 

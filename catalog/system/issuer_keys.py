@@ -1,4 +1,4 @@
-"""A cache of the keys with which issuers sign id tokens."""
+"""A cache of the public keys that verify the id tokens of issuers."""
 
 import threading
 import time

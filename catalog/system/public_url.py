@@ -1,4 +1,4 @@
-"""The base URL under which a client reaches this service."""
+"""The base URL that a client uses to reach this service."""
 
 import re
 from functools import lru_cache

@@ -12,7 +12,7 @@ class PemText(str):
 
 
 def create_context(ca: str | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's certificates and, if given, those in ca."""
+    """Return a context that trusts the system's certificates and the certificates in ca, if set."""
     context = ssl.create_default_context()
     # Ignore the common name: only the alternative names of a certificate are checked.
     context.hostname_checks_common_name = False

@@ -28,7 +28,7 @@ FIND_ABOUT = "SELECT * FROM about WHERE widget_id IN (SELECT value FROM json_eac
 
 
 def find_about_rows(transaction: Transaction, ids: Iterable[int]) -> dict[int, sqlite3.Row]:
-    """Return the rows of about of these widgets, by their ids."""
+    """Return the about rows of these widgets, by widget id."""
     rows = transaction.read(FIND_ABOUT, {"ids": json.dumps(list(ids))})
     return {row["widget_id"]: row for row in rows}
 

@@ -27,7 +27,7 @@ class BundleFiles:
     @contextmanager
     def locked(self, documents: Iterable[Document]) -> Iterator[list[StoredBundle]]:
         """Yield the versions whose bundles are here; nothing removes these files in the block."""
-        # Usually there are no files, and nothing to look for.
+        # Usually, no files are stored, so there is nothing to look for.
         versions = chain.from_iterable(map(stored_bundles, documents if self._hashes else ()))
         valid = [each for each in versions if each.sha256 in self._hashes and self._verify(each)]
         if not valid:

@@ -25,7 +25,7 @@ export function mount(element) {
   element.textContent = `${name} ${version}`;
 }
 """
-# The number of recent days with installs, which are part of the counts in seed/demo.jsonl.
+# The number of recent days with installs. The counts in seed/demo.jsonl include these installs.
 INSTALL_DAYS = 84
 # Weekly growth rates of installs, in percent.
 GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
@@ -84,14 +84,14 @@ def demo_bundle(scope: str, name: str, version: str) -> bytes:
 
 
 def demo_installs(document: Document, last: int) -> Iterator[tuple[str, str, int, str, int]]:
-    """Yield the installs of a widget up to this day: scope, name, day, version and number."""
+    """Yield the installs of a widget up to this day: scope, name, day, version and count."""
     scope, name = document.widget["scope"], document.widget["name"]
     available = [row["version"] for row in document.versions if not row["yanked"]]
     usual = (document.widget["download_count"] or 0) // 500
     growth = GROWTHS[crc32(name.encode()) % len(GROWTHS)]
     for ago in range(INSTALL_DAYS):
         day = last - ago
-        # Weekends have fewer installs (day 0 was a Thursday), and days differ.
+        # Weekends have fewer installs (day 0 was a Thursday), and the count varies over time.
         percent = (65 if day % 7 in (2, 3) else 100) + crc32(f"{name}{ago // 3}".encode()) % 30
         installs = usual * percent * (100 * 7 - growth * ago) // (100 * 100 * 7)
         older = installs // 4

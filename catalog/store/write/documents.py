@@ -1,6 +1,6 @@
-"""Writes widget documents as rows: the one way in for import, publish, mirror, unpack and demo.
+"""Writes widget documents as rows, for import, publish, mirror, unpack and the demo catalog.
 
-put_documents() reads the stored rows of the widgets, compares them, and writes only differences.
+put_documents() compares the documents with the stored rows, and writes only differences.
 """
 
 import json
@@ -82,7 +82,7 @@ WHERE widget_id IN (SELECT value FROM json_each(:ids))
 
 
 class PutResult(NamedTuple):
-    """The result of put_documents() or of its dry run: the scope/name of each widget."""
+    """The scope/name of each widget that put_documents() added or changed, even in a dry run."""
 
     added: set[str]
     changed: set[str]
@@ -115,7 +115,7 @@ class DocumentChanges(NamedTuple):
 
     @property
     def is_needed(self) -> bool:
-        """Whether the document changes anything; versions that it lacks do not count."""
+        """Whether the document changes anything; stored versions that it lacks do not count."""
         return self.puts_widget or self.sets_count or bool(self.versions or self.about)
 
     @property
@@ -140,9 +140,9 @@ def put_documents(
     """Add or update the widgets and versions of the documents; write only differences.
 
     If a document omits createdAt, listed or about, the stored value stays. Its downloadCount raises
-    the stored counter but never lowers it, unless sets_counts is true. If an action is given, the
-    audit log records changes that users rely on: states of versions, listings and removals;
-    removes_versions requires an action.
+    the stored counter but never lowers it, unless sets_counts is true. With an action, the audit
+    log records removed versions, and changes of listings and version states. removes_versions
+    requires an action.
     """
     stored = _find_stored(transaction, documents, with_others=action is not None)
     changes = [
@@ -159,7 +159,7 @@ def put_documents(
     _put_rows(transaction, changes, SET_COUNT if sets_counts else RAISE_COUNT)
     if action != "mirror":
         ids = [each.stored.widget["id"] for each in changes if each.stored and each.is_needed]
-        # Even a statement that changes nothing would raise the revision.
+        # Even a statement that changes no row would increment the revision.
         if ids:
             transaction.execute(FORGET_ETAGS, {"ids": json.dumps(ids)})
     return PutResult(

@@ -1,4 +1,4 @@
-"""The import of widget documents, in transactions that are short enough for waiting installs."""
+"""The import of widget documents, in transactions so short that installs hardly wait."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -20,17 +20,17 @@ from .stored_bundles import StoredBundle, find_unregistered, register_bundles
 
 
 class DocumentSize(NamedTuple):
-    """The size that the JSON of a widget can reach because of its document."""
+    """The sizes of a document, which limit how large the JSON of its widget can become."""
 
     versions: int
-    # The number of bytes in its line.
+    # The number of bytes in the document's line.
     size: int
     # The maximum number of bytes that the JSON of each version adds to the line.
     added_size: int
 
 
 class CheckedDocuments(Protocol):
-    """Valid documents of different widgets, in batches of one transaction each."""
+    """Valid documents of different widgets, in batches; each batch is one transaction."""
 
     # The key is scope/name.
     sizes: dict[str, DocumentSize]
@@ -40,7 +40,7 @@ class CheckedDocuments(Protocol):
 
 
 class TooLargeWidgetsError(ConflictError):
-    """Widgets would become too large; problems has a sentence for each of the first few."""
+    """Widgets would become too large; problems has a sentence for each of the first widgets."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(" ".join(problems))
@@ -49,7 +49,7 @@ class TooLargeWidgetsError(ConflictError):
 
 @dataclass(frozen=True)
 class ImportReport:
-    """The numbers of widgets and versions that an import changed, or would change."""
+    """How many widgets and versions an import writes, and how many widgets it adds and changes."""
 
     widgets: int = 0
     versions: int = 0
@@ -71,11 +71,11 @@ def import_documents(
     sets_counts: bool = False,
     dry_run: bool = False,
 ) -> ImportReport:
-    """Add and update the widgets of the documents in one transaction per batch, and record it.
+    """Add and update the widgets of the documents in one transaction per batch; record the import.
 
-    Versions whose bundles are already stored here are served from here. Finally, remove the given
-    other widgets and versions. Raise TooLargeWidgetsError before anything is written if widgets
-    would become too large. on_progress gets the number of widgets written and their total.
+    The service serves bundles that it already stores. Finally, remove the given other widgets and
+    versions. Raise TooLargeWidgetsError before anything is written if widgets would become too
+    large. on_progress gets how many widgets are written, and how many there are in total.
     """
     others = others or Others([], {})
     put = partial(_put_batch, others=others, sets_counts=sets_counts)
@@ -124,7 +124,7 @@ CROSS JOIN version ON widget_id = widget.id GROUP BY widget.id
 
 
 def _find_stored_sizes(database: Database, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return the number of versions of these widgets, and an upper bound of their JSON size."""
+    """Return how many versions each widget has, and an upper bound for the size of their JSON."""
     names = json.dumps([path.split("/") for path in paths])
     rows = database.fetch(STORED_SIZES, {"names": names})
     return {row["path"]: (row["versions"], row["size"]) for row in rows}
@@ -168,7 +168,7 @@ def _put_batch(
     unregistered = find_unregistered(transaction, stored) if stored else []
     result = put_documents(transaction, documents, "import", sets_counts=sets_counts)
     register_bundles(transaction, unregistered)
-    # These widgets change too: they show another bundleUrl, or lose versions later.
+    # Widgets also count as changed if they get another bundleUrl, or lose versions later.
     changed = {f"{each.scope}/{each.name}" for each in unregistered} - result.added
     changed |= result.changed
     changed |= {each.path for each in documents if each.path in others.versions}

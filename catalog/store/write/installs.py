@@ -3,7 +3,7 @@
 from ...domain.semver_ranges import MAX_SAFE_INTEGER
 from ..connection.database import Database
 
-# Triggers of schema.sql also count the install for the day and for the version.
+# Triggers in schema.sql also count the install for the day and for the version.
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER}),
     installed_day = :day, installed_version = :version

@@ -79,12 +79,12 @@ def put_upstream_documents(
     *,
     removes_versions: bool,
 ) -> PutResult:
-    """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
+    """Make widgets equal to their upstream's documents: listed, and with the same versions.
 
     Each document comes with the state to record for the copy. Installs that were counted here are
     added to the upstream's count, unless a document replaces a local widget, whose count may
-    include installs from anywhere. Versions that are not in the document may be kept; the copy then
-    has no ETag, so that every run compares it.
+    include installs from anywhere. If removes_versions is false, versions that a document lacks
+    stay; the copy then has no ETag, so that every run compares it.
     """
     names = json.dumps([mirrored[:2] for _, mirrored in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
@@ -249,7 +249,7 @@ RELEASE = "DELETE FROM mirrored WHERE source = :source"
 def forget_upstream(transaction: Transaction, source: str, *, delete: bool) -> tuple[int, int]:
     """Forget an upstream, and delete its copies or make them local widgets.
 
-    Return how many widgets these are, and how many versions they have.
+    Return how many copies there were, and how many versions they had.
     """
     rows = transaction.read(COPIES_FROM, {"source": source})
     if delete and rows:

@@ -254,7 +254,7 @@ UPDATE mirrored SET etag = NULL WHERE widget_id IN (SELECT value FROM json_each(
 
 
 def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -> None:
-    """Delete widgets with all their versions; each row includes the number of its versions."""
+    """Delete widgets with all their versions; each row says how many versions its widget has."""
     for row in rows:
         before = {
             "listed": bool(row["listed"]),

@@ -1,4 +1,4 @@
-"""Writes the lines of a pack in addition to the catalog: the origin of copies, deleted versions."""
+"""Writes the lines that a pack has besides the catalog: origins of copies, deleted versions."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
 def put_mirrored_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
     """Write the parsed lines of mirrored.jsonl."""
     transaction.execute_many(PUT_MIRRORED_LINE, lines)
-    # These bundles were registered before as bundles of local widgets.
+    # These bundles were first registered as bundles of local widgets.
     transaction.execute(ADD_BUNDLE_HASHES)
 
 

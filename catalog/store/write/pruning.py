@@ -1,4 +1,4 @@
-"""What `import --prune` removes: the widgets and versions that the imported files lack."""
+"""Finds and removes the widgets and versions that imported files lack, for `import --prune`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ BATCH_SIZE = 500
 
 
 class Others(NamedTuple):
-    """Stored widgets that the imported files lack, and stored versions that their widgets lack."""
+    """Stored widgets that the imported files lack, and stored versions that the documents lack."""
 
-    # Each widget has the number of its versions.
+    # Each widget with how many versions it has.
     widgets: list[tuple[WidgetName, int]]
     # The key is scope/name.
     versions: dict[str, list[WidgetName]]
@@ -42,7 +42,7 @@ CROSS JOIN version ON widget_id = widget.id
 def find_others(
     database: Database, paths: Mapping[str, object], batches: Iterable[Sequence[Document]]
 ) -> Others:
-    """Return the stored widgets and versions that the documents lack; paths has their widgets."""
+    """Return stored widgets and versions that the documents lack; paths names their widgets."""
     widgets = []
     for scope, name, versions in database.fetch(COUNT_VERSIONS, {}):
         widget = WidgetName(scope, name)

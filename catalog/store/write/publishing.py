@@ -65,7 +65,7 @@ def publish(
     """
     given_url = new.url_template or settings["BUNDLE_URL"]
     url = given_url or (None if new.content is None else served_url_template(settings))
-    # This compares every name, so it runs before the transaction: other writes would wait for it.
+    # Compare all names before the transaction, so that other writes do not wait for this.
     name = _manifest_widget(new.manifest)
     mistakable = find_mistakable_names(database.fetch, name) if name else []
 

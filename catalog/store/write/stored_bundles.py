@@ -9,7 +9,7 @@ from ... import V1_PREFIX
 from ...domain.documents import Document
 from ..connection.transaction import Transaction
 
-# An upstream can replace the bytes of a copy, so the bundle URL of a copy contains their hash.
+# An upstream can replace the bytes of a copy, so the bundle URL of a copy contains the hash.
 _PATH = """
 :path || iif(EXISTS (SELECT 1 FROM mirrored WHERE mirrored.widget_id = version.widget_id),
     '?sha256=' || sha256_hash, '')
@@ -72,7 +72,7 @@ def find_unregistered(
 
 
 def bundle_path(bundle: StoredBundle) -> str:
-    """Return the path at which the API serves the bundle; see also _PATH."""
+    """Return the path at which the API serves the bundle; for copies, _PATH adds the hash."""
     segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
     return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
 
@@ -91,7 +91,7 @@ UPDATE version SET bundle_path = NULL WHERE id IN (SELECT value FROM json_each(:
 def release_bundles(transaction: Transaction, hashes: Iterable[str], action: str) -> int:
     """Make clients load the versions with these bundles from their published URLs again.
 
-    Return the number of versions.
+    Return how many versions were changed.
     """
     rows = transaction.read(VERSIONS_OF_BUNDLES, {"hashes": json.dumps(list(hashes))})
     for row in rows:

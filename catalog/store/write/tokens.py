@@ -55,7 +55,7 @@ REVOKE = "UPDATE token SET revoked_at = :at WHERE name = :name"
 
 
 def revoke_token(database: Database, actor: Actor, name: str) -> bool:
-    """Revoke a token; return False if it was revoked before."""
+    """Revoke a token; return False if it was already revoked."""
 
     def revoke(transaction: Transaction) -> bool:
         token = get_token(transaction.read, name)
@@ -89,8 +89,8 @@ def rotate_token(
 ) -> tuple[Token, str]:
     """Give a token a new secret, and return the token with its new text.
 
-    The old secret is valid until the end of the overlap, but no longer than before. Without an
-    overlap it is refused immediately.
+    The old secret stays valid until the overlap ends, but not beyond its own expiry. Without an
+    overlap, it is refused immediately.
     """
     id_, text = generate_token()
     begin = datetime.now(UTC)
@@ -126,7 +126,7 @@ UPDATE token SET last_used_day = :day WHERE name = :name AND last_used_day IS NO
 
 
 def note_use(database: Database, token: Token) -> None:
-    """Record that the token is used today; this writes once a day, and not on the I/O thread.
+    """Record once a day that the token is used; raise WouldBlock if this thread must not wait.
 
     The use of short tokens is not recorded.
     """

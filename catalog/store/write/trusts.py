@@ -92,8 +92,8 @@ def issue_short_token(
     def issue(transaction: Transaction) -> None:
         if transaction.read(FIND_USED, {"hash": id_token.signed_hash}):
             raise IdTokenError("The id token was already used; it is accepted only once.")
-        # This counts as a change of content: if two nodes of a cluster get the same id token, the
-        # second one reads again.
+        # These writes change the content revision: if two nodes of a cluster get the same id token,
+        # the second node reads again and refuses it.
         transaction.execute(REMOVE_EXPIRED, {"now": values["created_at"]})
         transaction.execute(ADD_SHORT, values)
 

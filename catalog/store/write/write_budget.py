@@ -18,7 +18,7 @@ class WriteBudget:
         self._left = MAX_WRITTEN_BYTES
 
     def spend(self, *states: Row) -> None:
-        """Count a changed version by its states before and after; raise ChangeError at the limit.
+        """Count the bytes of a version's old and new state; raise ChangeError beyond the limit.
 
         The audit log stores all states, and the row of the version stores the last one.
         """

@@ -26,7 +26,7 @@ class Deadline(threading.local):
     only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
-    # The time when the request arrived; 0 if it does not matter.
+    # The time when the current request arrived; 0 in a thread that handles no requests.
     arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:

@@ -215,7 +215,7 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
-    """Return whether the error means a full disk, or a reached file size limit or quota."""
+    """Return whether a write failed because of a full disk, a file size limit or a quota."""
     return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 

@@ -112,7 +112,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
 
 
 def _is_usable(database: Database) -> bool:
-    """Return whether there is a catalog to replace; raise DatabaseError for any other file."""
+    """Return whether there is a catalog to replace; raise DatabaseError if the file is not one."""
     if not database.exists():
         return False
     try:

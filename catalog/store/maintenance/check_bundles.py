@@ -58,7 +58,7 @@ ORDER BY scope, name, precedence
 
 
 def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
-    """Return a sentence for each version whose bundleUrl points here, where no bundle is stored."""
+    """Return a sentence for each bundleUrl that points to this catalog, which lacks the bundle."""
     for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
         bundle = StoredBundle(*columns)
         if url == f"{base_url}{bundle_path(bundle)}":

@@ -31,7 +31,7 @@ def read_pictures(database: Database) -> Iterator[tuple[str, Json]]:
 
 
 def read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
-    """Return the rows of a statement, or none if the file is damaged; see check_catalog()."""
+    """Return the rows of a statement; none for a damaged file, which check_catalog() reports."""
     try:
         return database.fetch(sql, {"paths": None})
     except sqlite3.DatabaseError as error:

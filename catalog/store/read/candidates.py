@@ -96,5 +96,5 @@ def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
 
 
 def all_of(conditions: Iterable[str]) -> str:
-    """Return the condition that all of these conditions hold."""
+    """Return the SQL condition that is true if all of the conditions are true."""
     return " AND ".join(conditions) or "true"

@@ -52,7 +52,7 @@ def find_installs(
     *,
     unlisted: bool = False,
 ) -> tuple[InstallsRevision, bytes] | None:
-    """Return the revision and the JSON of the installs up to today; None without such a widget."""
+    """Return the revision and the JSON of the installs up to today; None if no widget is found."""
     values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
     row = fetch_one(connection, INSTALLS, values)
     if row is None:

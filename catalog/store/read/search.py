@@ -34,7 +34,7 @@ class PageRevision(NamedTuple):
 
 
 # Without words, the page is read from an index in the order of the results. The total is counted
-# unless it is known for this content. The page ends with the last result, so that SQLite reads no
+# unless a cached total is still valid. The page ends with the last result, so that SQLite reads no
 # further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the left, which
 # has fewer rows.
 TOTAL = """

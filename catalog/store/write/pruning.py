@@ -16,9 +16,9 @@ BATCH_SIZE = 500
 
 
 class Others(NamedTuple):
-    """Stored widgets that the imported files lack, and stored versions that the documents lack."""
+    """Stored widgets, and stored versions of imported widgets, that the imported files lack."""
 
-    # Each widget with how many versions it has.
+    # Pairs of a widget and its number of versions.
     widgets: list[tuple[WidgetName, int]]
     # The key is scope/name.
     versions: dict[str, list[WidgetName]]

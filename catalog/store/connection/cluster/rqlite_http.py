@@ -85,7 +85,7 @@ class Node:
             self._read(self._request(path, database, "octet-stream", seconds=timeout))
 
     def leader_revision(self) -> Revision | None:
-        """Return the leader's revision, or None without a catalog; raise if there is no leader."""
+        """Return the leader's revision if it has a catalog; raise NotDoneError without a leader."""
         with self._expecting_rqlite():
             (result,) = self._query(SELECT_REVISION, "weak")
             return Revision(*map(int, result["values"][0])) if "values" in result else None

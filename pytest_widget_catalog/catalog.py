@@ -50,8 +50,8 @@ class RequestRecord:
 class WidgetCatalog:
     """A catalog that `widget-catalog serve --testing` serves to one test after another.
 
-    WIDGET is "scope/name", and VERSION is "scope/name@version". Every method raises
-    WidgetCatalogError if the service refuses the request or has ended.
+    Tests name a widget "scope/name" and a version "scope/name@version". Every method raises
+    WidgetCatalogError if the service rejects the request or has ended.
     """
 
     def __init__(self, parent: Path) -> None:

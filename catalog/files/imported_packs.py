@@ -78,7 +78,7 @@ def store_bundles(
 ) -> int:
     """Store the bundles and pictures in incoming that the documents name; return how many are new.
 
-    The documents are already in the database. After an interruption, import the packs again.
+    The documents are already in the database. Importing again completes an interrupted import.
     """
     stored = 0
     for batch in batches:

@@ -55,8 +55,8 @@ def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: None if value is None else check(value)
 
 
-# Maps each file to the function that writes its lines, and to the checks of their fields.
 NAMES = {"scope": check_identifier, "name": check_identifier}
+# The function that writes the lines of each file, and the check of each field of a line.
 LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (
         put_mirrored_lines,
@@ -84,7 +84,7 @@ class Differences(NamedTuple):
 
 
 class UnpackResult(NamedTuple):
-    """The content of a pack, what it replaced, and the new path of a damaged database."""
+    """How much a pack contains, what it replaced, and the new path of a damaged database."""
 
     widgets: int
     versions: int

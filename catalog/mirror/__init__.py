@@ -1,1 +1,1 @@
-"""Mirrors of an upstream catalog, which use its public API."""
+"""Mirrors an upstream catalog through its public API."""

@@ -88,14 +88,14 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """Fetches widgets of an upstream. Thread-safe."""
+    """Fetches widgets from an upstream. Thread-safe."""
 
     def __init__(
         self, upstream: Upstream, bundles: Bundles, *, lists_changes: bool, with_pictures: bool
     ) -> None:
         self._upstream, self._bundles = upstream, bundles
         self._lists_changes, self._with_pictures = lists_changes, with_pictures
-        # None until the first request for about; false if the upstream, such as 1.0.0, has none.
+        # None until the first request; false if the upstream has no about, as in release 1.0.0.
         self._has_about: bool | None = None
         self._first_request = Lock()
 

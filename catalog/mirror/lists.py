@@ -124,8 +124,8 @@ def read_changes(upstream: Upstream, position: str | None) -> UpstreamChanges | 
     """Return the changes since the position; None if the upstream does not list its changes.
 
     Without a position, or if the upstream no longer knows it, the changes are read from the
-    beginning and contain every listed widget. Any failure means that the upstream does not list
-    its changes: servers respond in different ways to a path that they do not have.
+    beginning and contain every listed widget. Any failure counts as an upstream without a list of
+    changes: servers respond in different ways to a path that they do not have.
     """
     try:
         return _read_all_changes(upstream, position)

@@ -38,7 +38,7 @@ class MirrorOptions(Selection):
         return f"{scope}/{name}" not in self.excludes and super().selects(scope, name)
 
     def unmatched(self, paths: Collection[str], others: Collection[str] = ()) -> list[str]:
-        """Return the options that match none of these widgets; --exclude must match the others."""
+        """Return the options that match no widget in paths or, for --exclude, none in others."""
         excludes = [each for each in self.excludes if each not in others]
         return super().unmatched(paths) + MirrorOptions(excludes=excludes).arguments()
 

@@ -222,7 +222,7 @@ class MirrorRun:
     def _prepare_document(
         self, key: WidgetName, fetched: Fetched, document: Document
     ) -> list[tuple[Document, MirroredWidget]]:
-        """Return the document with the versions to copy; empty if a new widget is held back."""
+        """Return the document with the versions to copy; an empty list if a new widget has none."""
         stored = find_versions(self.database, key) if self.published_before else {}
         chosen = choose_versions(document.versions, stored, self.options, self.published_before)
         for kept, versions in (

@@ -27,7 +27,7 @@ MAX_RETRY_AFTER = 60  # seconds
 MAX_LIST_SECONDS = 1800
 # The maximum size of a bundle: JavaScript engines do not accept a larger source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
-# A download has one more second for each 10,000 bytes of its size.
+# The time limit of a download grows with its size, at this rate.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
 
 
@@ -48,7 +48,7 @@ class Upstream:
         self._client = HttpClient(
             self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
         )
-        # The time by which all lists must be read; a run begins with them.
+        # The time by which all lists must be read; a run reads them first.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
         # The error of each host that could not be reached despite retries. Many bundles may be at
         # one host, so further requests to it fail immediately.

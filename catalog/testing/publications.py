@@ -35,7 +35,7 @@ def next_timestamp(last: str | None) -> str:
 
 
 def check_description(fields: Json) -> Row:
-    """Return the validated fields, with None to remove a field; raise ValueError if invalid."""
+    """Return the new fields, where None removes a field; raise ValueError if one is invalid."""
     if unknown := sorted(fields.keys() - DESCRIPTION_CHECKS.keys()):
         allowed = ", ".join(sorted(DESCRIPTION_CHECKS))
         raise ValueError(f"describe can set {allowed} and pictureBase64, not {quoted(unknown[0])}.")

@@ -134,7 +134,7 @@ class ControlRequests:
         owners = [each for each in (self, self._control) if hasattr(each, name)]
         if name.startswith("_") or not owners:
             return json_response(404, {"error": f"There is no action {quoted(name)}."})
-        # The action must run to its end on this thread.
+        # Without a deadline, the action runs to its end on this thread.
         self._database.deadline.set(math.inf)
         action = getattr(owners[0], name)
         try:
@@ -196,7 +196,7 @@ class ControlRequests:
         self._delays[check_path(path)] = seconds
 
     def requests(self) -> Json:
-        """Return the requests in the order of their responses, and the paths still delayed."""
+        """Return the requests in the order of their responses, and the paths of waiting ones."""
         return {"requests": self._received, "waiting": self._waiting}
 
     def clear(self) -> None:

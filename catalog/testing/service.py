@@ -34,7 +34,7 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
 def end_with_parent(directory: Path) -> NoReturn:
     """Remove the directory and end the process when its parent ends or closes standard input.
 
-    The parent may be a shell or a launcher: a pipe also closes when the process that started it
+    The parent may be a shell or a launcher: a pipe also closes when the process that opened it
     ends. Logging stops first, because requests may fail while the directory is removed.
     """
     parent, kind = os.getppid(), stat.S_IFMT(os.fstat(0).st_mode) if sys.stdin else 0

@@ -103,7 +103,7 @@ def wider_searches(
 ) -> dict[str, str]:
     """Return links to wider searches with results: without one filter, or else without any."""
     totals = dict(facets.without)
-    # The facets do not have the totals without these two filters.
+    # The facets lack the total of a search without one of these filters.
     for name, wider in (("compatible", {"compatible": False}), ("keyword", {"keyword": None})):
         if getattr(query, name):
             totals[name] = find_facets(connection, replace(query, **wider)).total

@@ -38,7 +38,7 @@ def compare_widgets() -> Response:
 
 
 def load_compared(connection: Connection, path: str, sdk: str) -> Json | None:
-    """Return a widget, its best version for the SDK, and its picture; None if it is missing."""
+    """Return a widget, its best version for the SDK, and its picture; None if not found."""
     scope, _, name = path.partition("/")
     found = find_listed_widget(connection, scope, name)
     if found is None:

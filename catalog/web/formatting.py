@@ -34,7 +34,7 @@ def format_bytes(value: int) -> str:
     """Return a number of bytes with a unit, such as 20.3 kB."""
     if value < 1000:
         return "1 byte" if value == 1 else f"{value} bytes"
-    # Rounding can raise a value to the next unit.
+    # A value just below a unit is rounded up to it: 999,950 bytes are 1 MB.
     units = (("kB", 10**3), ("MB", 10**6), ("GB", 10**9))
     unit, size = next((each for each in units if value < each[1] * 999.95), units[-1])
     return f"{value / size:,.1f}".removesuffix(".0") + f" {unit}"

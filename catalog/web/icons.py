@@ -145,7 +145,7 @@ def _number(value: object) -> float:
 
 
 def _safe_body(id_prefix: str, body: object) -> str:
-    """Return the body, rebuilt from allowed elements and attributes; raise IconError for others."""
+    """Return the body, rebuilt from allowed parts; raise IconError if it has other parts."""
     if not isinstance(body, str) or "<!" in body or "<?" in body:
         raise IconError("its body is not SVG.")
     try:

@@ -28,7 +28,7 @@ from .parameters import Parameters, read_parameters
 from .sdk_support import support_table
 
 VERSIONS_PER_PAGE = 100
-# A narrow screen first shows at least this many versions, and all down to the selected version.
+# A narrow screen first shows this many versions, or more to include the selected version.
 UNFOLDED_VERSIONS = 4
 # The maximum number of links to widgets of the same scope, and to similar widgets.
 MAX_OTHERS = 3

@@ -162,8 +162,8 @@ def _write(
     except BaseException:
         if written and not dry_run:
             print_status(
-                f"{written} of {plural(len(checked.sizes), 'widget')} were imported. Run the "
-                "import again to complete it."
+                f"Imported {written} of {plural(len(checked.sizes), 'widget')}. Run the import "
+                "again to complete it."
             )
         raise
 

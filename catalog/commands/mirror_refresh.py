@@ -151,4 +151,4 @@ def ask(run: "MirrorRun", yes: bool) -> None:
             origin = f"a copy from {source}" if source else "a local widget"
             print_status(f"{key} is {origin}.")
         replaced = plural(len(run.plan.adopted), "widget")
-        confirm(f"Replace {replaced} with the upstream's?", yes)
+        confirm(f"Replace {replaced} with copies from the upstream?", yes)

@@ -94,8 +94,8 @@ def print_report(url: str, run: "MirrorRun") -> None:
     _print_held_back(run)
     print_first(
         [
-            f"{key} now has other bytes at the upstream; because of --min-age, the copy stays "
-            "unchanged."
+            f"The bundle of {key} has changed at the upstream; because of --min-age, the copy "
+            "stays unchanged."
             for key in report.replaced
         ]
     )

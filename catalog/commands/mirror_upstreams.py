@@ -114,7 +114,8 @@ def forget(url: str, delete: bool, yes: bool, dry_run: bool) -> None:
         print_status(f"{removed} and {'delete' if dry_run else 'deleted'} its {copies}.")
     else:
         become = "would become" if dry_run else "are now" if widgets != 1 else "is now"
-        print_status(f"{removed}; {copies} {become} local widgets.")
+        local = "a local widget" if widgets == 1 else "local widgets"
+        print_status(f"{removed}; {copies} {become} {local}.")
 
 
 def find_known(url: str) -> str:

@@ -160,7 +160,8 @@ def _confirm_replacement(pack: str, differences: Differences, yes: bool) -> None
     if differences.newest > differences.newest_packed:
         print_status(
             f"Warning: {database().name} is newer than the pack: its newest version is from "
-            f"{differences.newest}, that of the pack from {differences.newest_packed or 'never'}."
+            f"{differences.newest}, and the newest in the pack is from "
+            f"{differences.newest_packed or 'never'}."
         )
     removed = []
     for kind, names in (("widget", differences.widgets), ("version", differences.versions)):

@@ -156,7 +156,7 @@ def read_jwks(content: bytes | None) -> str | None:
         parse_jwks(content)
         return content.decode()
     except ValueError:
-        raise click.UsageError("The file of --jwks is not a JSON Web Key Set.") from None
+        raise click.UsageError("The --jwks file is not a JSON Web Key Set.") from None
 
 
 def read_certificates(content: bytes | None) -> str | None:
@@ -170,7 +170,7 @@ def read_certificates(content: bytes | None) -> str | None:
         text = content.decode("ascii")
         create_context(PemText(text))
     except (UnicodeDecodeError, CertificatesError):
-        raise click.UsageError("The file of --ca is not a PEM file of certificates.") from None
+        raise click.UsageError("The --ca file does not contain PEM certificates.") from None
     return text
 
 

@@ -109,7 +109,8 @@ def check_issuer(text: str) -> str:
     check_http_url(text)
     if not is_issuer_url(text) or set("?#") & set(text):
         raise NotAllowedError(
-            "an https URL without a user, a query or a fragment; http is for loopback addresses"
+            "an https URL without a user, a query or a fragment; "
+            "http is allowed only for loopback addresses"
         )
     return text
 

@@ -46,7 +46,7 @@ def find_identity(audience: str, ca: str | None) -> Identity | None:
 def _request_id_token(url: str, bearer: str, audience: str, ca: str | None) -> str:
     """Return an id token for the audience; raise TokenError if the CI system issues none."""
     target = f"{url}{'&' if '?' in url else '?'}audience={quote(audience, safe='')}"
-    problem = f"The id token of this job cannot be requested: {url.partition('?')[0]}"
+    problem = f"Cannot request an id token for this job: {url.partition('?')[0]}"
     with closing(HttpClient(url, ca, seconds=REQUEST_SECONDS)) as client:
         try:
             response = client.request("GET", target, {"Authorization": f"Bearer {bearer}"})

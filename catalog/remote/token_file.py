@@ -80,7 +80,9 @@ def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise TokenError(f"{path} is not a file of tokens; remove it and log in again.") from error
+        raise TokenError(
+            f"{path} is not a valid token file; remove it and log in again."
+        ) from error
     return logins
 
 

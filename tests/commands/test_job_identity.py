@@ -168,9 +168,7 @@ def test_a_failed_request_for_an_id_token_is_explained(
     result = run(server, YANK)
     assert result.exit_code == 1
     url = actions.url.partition("?")[0]
-    assert result.stderr == (
-        f"Error: The id token of this job cannot be requested: {url} {message}\n"
-    )
+    assert result.stderr == (f"Error: Cannot request an id token for this job: {url} {message}\n")
 
 
 def test_a_job_without_the_permission_is_told_about_it(

@@ -514,7 +514,7 @@ def test_a_damaged_token_file_is_reported(server: AppServer, tmp_path: Path, con
     path.touch(0o600)
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{path} is not a file of tokens; remove it and log in again."
+        f"{path} is not a valid token file; remove it and log in again."
     )
 
 

@@ -86,11 +86,11 @@ def test_the_audit_log_has_both_changes(app: Flask) -> None:
         (f"{SAFE} --expires 25h", "is not 1m to 24h."),
         (f"{SAFE} --expires 2d", "a number of hours or minutes"),
         (f"{SAFE} --expires never", "a number of hours or minutes"),
-        ("--issuer http://ci.example --claim sub=x --scope a", "http is for loopback addresses"),
+        ("--issuer http://ci.example --claim sub=x --scope a", "only for loopback addresses"),
         ("--issuer https://u@ci.example --claim sub=x --scope a", "without a user"),
         ("--issuer https://ci.example?a=b --claim sub=x --scope a", "without a user"),
-        (f"{SAFE} --jwks README.md", "--jwks is not a JSON Web Key Set."),
-        (f"{SAFE} --ca README.md", "--ca is not a PEM file"),
+        (f"{SAFE} --jwks README.md", "The --jwks file is not a JSON Web Key Set."),
+        (f"{SAFE} --ca README.md", "The --ca file does not contain PEM certificates."),
     ],
 )  # fmt: skip
 def test_an_unsafe_or_incomplete_trust_is_refused(

@@ -127,8 +127,8 @@ def test_widget_published_here_is_replaced_with_its_count_only_by_adopt(
     assert (refused.exit_code, refused.stderr) == (
         1,
         "acme/clock is a local widget.\n"
-        "Error: Replace 1 widget with the upstream's? Standard input is not a terminal; use --yes "
-        "to confirm.\n",
+        "Error: Replace 1 widget with copies from the upstream? "
+        "Standard input is not a terminal; use --yes to confirm.\n",
     )
     assert exported(app)["acme/clock"]["widget"]["displayName"] == "Mine"
     summary = mirror_summary(app, upstream.url, "--adopt", "--yes").splitlines()

@@ -145,7 +145,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # An upstream that lists its changes has about: the widget was probably just unlisted.
+            # An upstream that lists its changes usually has about: check if the widget is gone.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False

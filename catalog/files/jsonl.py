@@ -93,7 +93,7 @@ class CatalogReader:
                 raise DocumentError([f"is already in {place}"])
         except (ValueError, RecursionError) as error:
             prefix = f"{name} line {number}{_name_suffix(value)}"
-            problems = [f"is not a line of JSON in UTF-8 ({error})"]
+            problems = [f"is not valid JSON in UTF-8 ({error})"]
             if isinstance(error, DocumentError):
                 problems = error.problems
             self._problems += [f"{prefix}: {problem}." for problem in problems]

@@ -60,7 +60,7 @@ class PackReader:
             raise PackError(f"The pack has an unexpected member, {quoted(header.name)}.")
         rest = self._file.read(MAX_END_BYTES + 1)
         if len(rest) > MAX_END_BYTES or rest.strip(b"\0"):
-            raise PackError(f"The pack has other bytes after its end, at byte {self._place}.")
+            raise PackError(f"The pack has unexpected data after its end, at byte {self._place}.")
 
     def _read_content(self, header: Header) -> Iterator[bytes]:
         left = header.size
@@ -84,7 +84,7 @@ class PackReader:
         data = self._file.read(size)
         self._place += len(data)
         if len(data) < size:
-            raise PackError(f"This is not a complete pack: it ends in {what}.")
+            raise PackError(f"The pack is incomplete: it ends in the middle of {what}.")
         return data
 
 

@@ -18,7 +18,7 @@ from .upstream import MAX_BUNDLE_BYTES, Upstream, UpstreamError
 
 # Downloads leave a tenth of the disk free, and at least this many bytes.
 MIN_FREE_BYTES = 256 * 1024 * 1024
-NO_SPACE = "a tenth of the disk, and at least 256 MB, must stay free"
+NO_SPACE = "at least 256 MB and a tenth of the disk must stay free"
 
 # The versions that share one bundle.
 Group = list[CopiedVersion]
@@ -61,7 +61,7 @@ def download_bundles(
             on_progress(done, len(absent))
             if len(arrived) < len(results):
                 left = plural(len(absent) - done, "bundle")
-                report.failures["Bundles"] = f"the download stopped before {left}: {NO_SPACE}"
+                report.failures["Bundles"] = f"the download stopped with {left} left: {NO_SPACE}"
                 break
     return report
 

@@ -124,7 +124,7 @@ class Fetcher:
             more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
             return Fetched(failure=f"{error.problems[0]}{more}")
         if document.path != str(key):
-            return Fetched(failure=f"the response is about {quoted(document.path)}")
+            return Fetched(failure=f"the response describes {quoted(document.path)}")
         # If the request for about failed, store no ETag: the next run then fetches both again.
         about = self.fetch_about(key)
         return about._replace(
@@ -164,7 +164,7 @@ class Fetcher:
         contents: list[bytes] = []
         self._upstream.download(url, picture["size"], lambda data: contents.append(b"".join(data)))
         if describe_picture(contents[-1]) != picture:
-            raise UpstreamError("its picture is not the file that the upstream describes")
+            raise UpstreamError("its picture does not match the upstream's description")
         return Fetched(about=about, files=(picture_file(contents[-1]),))
 
 

@@ -70,7 +70,7 @@ def read_lists(
     found, is_complete = list_widgets(upstream, selection)
     if needs_widgets and not found and not list_widgets(upstream, Selection())[0]:
         raise UpstreamError(
-            "it lists no widget, so all copies would be unlisted; --keep-removed keeps them"
+            "it lists no widgets, so all copies would be unlisted; use --keep-removed to keep them"
         )
     listed = {key: found[key] for key in found if selection.selects(key.scope, key.name)}
     return Lists(listed, set(map(str, found.keys() - listed.keys())), is_complete, changes)

@@ -86,7 +86,7 @@ class MirrorRun:
         self.plan = plan(self.lists, self.memory, self.options, adopt=self.adopt)
         self.report.failures |= {str(key): why for key, why in self.plan.refused.items()}
         if not is_complete(self.lists, self.options):
-            self.report.failures["The list"] = "changed while it was read, or repeats itself"
+            self.report.failures["The list"] = "changed while it was being read, or repeats entries"
 
     def write(self, on_progress: OnProgress) -> None:
         """Fetch the widgets of the plan, and write them in parts."""
@@ -214,7 +214,7 @@ class MirrorRun:
     def _add_gone(self, key: WidgetName, gone: list[WidgetName]) -> None:
         """Add a widget that was not found to the gone widgets, or to the failures."""
         if key in self.lists.listed:
-            self.report.failures[str(key)] = "is listed, but its detail is not found"
+            self.report.failures[str(key)] = "is listed, but its document was not found"
         elif key in self.plan.missing:
             gone.append(key)
             self.report.gone.append(key)

@@ -202,7 +202,7 @@ def test_check_accepts_compressed_forms_and_reports_damaged_ones(app: Flask) -> 
         result = run(app, "check")
         assert (result.exit_code, result.stdout.count("\n")) == (1, 1)
         assert result.stdout.startswith(f"Compressed bundle {SHA256}.gz in {bundles.name}: it ")
-        assert "delete it, and the next request creates it again" in result.stdout
+        assert ". Delete the file; the next request recreates it." in result.stdout
 
 
 def test_packs_have_no_compressed_forms_and_unpacking_writes_them(

@@ -168,7 +168,8 @@ def test_every_route_with_every_kind_of_token_for_every_widget(
         assert status == expected, (endpoint, token, widget, response.data)
         assert "Access-Control-Allow-Origin" not in response.headers
         if expected == 401:
-            known = f'{{"error":"The token {token} is {token}."}}\n'.encode()
+            ending = "is revoked" if token == ENDED[1] else "has expired"
+            known = f'{{"error":"The token {token} {ending}."}}\n'.encode()
             assert response.data == (known if token in ENDED else UNAUTHORIZED)
             assert response.headers["WWW-Authenticate"] == CHALLENGE
         else:

@@ -460,7 +460,7 @@ def test_check_repairs_the_derived_rows_of_all_nodes(apps: dict[Node, Flask]) ->
     first.extensions["database"].on_wait = lambda: None
     first.extensions["database"].transact(running(BREAK_DERIVED))
     wait_until(lambda: have_equal_revisions(apps))
-    problem = "acme/clock: an import would store another folded_name, folded_text."
+    problem = "acme/clock: an import would store different values for folded_name, folded_text."
     assert problem in run(second, "check").stdout
     result = run(second, "check", "--repair")
     assert result.stderr.startswith("Rebuilt the derived rows.\n")

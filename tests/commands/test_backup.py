@@ -263,7 +263,7 @@ def make_text(path: Path, backup: Path) -> str:
 def make_foreign(path: Path, backup: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE widget (id)")
-    return f"{path} is a SQLite file, but not one of a widget catalog."
+    return f"{path} is an SQLite file, but not a widget catalog."
 
 
 def make_newer(path: Path, backup: Path) -> str:
@@ -491,7 +491,7 @@ def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, bac
         connection.commit()
     before = other.read_bytes()
     assert refused(other, "restore", backup, "--yes") == (
-        f"{other} is a SQLite file, but not one of a widget catalog."
+        f"{other} is an SQLite file, but not a widget catalog."
     )
     assert other.read_bytes() == before
     assert not other.with_name("bookmarks.db.damaged").exists()

@@ -73,5 +73,6 @@ def test_wrong_bundle_path_is_reported(app: Flask) -> None:
     move = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
     app.extensions["database"].transact(running(move, {"sha256": TOCK_HASH}))
     assert check(app).stdout == (
-        "acme/clock: version 2.0.0: bundle_path is '/x', but its bundle is not served there.\n"
+        "acme/clock: version 2.0.0: bundle_path is '/x', but the bundle is not served at "
+        "that path.\n"
     )

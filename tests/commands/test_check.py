@@ -87,7 +87,7 @@ def test_json_has_the_problems_and_the_warnings(tmp_path: Path) -> None:
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
-CHANGE = "its last change does not say whether it is listed."
+CHANGE = "its entry in the change feed does not match whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
 ANY = "INSERT INTO sdk_range (range) VALUES ('any')"
@@ -129,7 +129,7 @@ DERIVED_FAULTS = {
     "UPDATE widget SET display_name = 'Watch' WHERE id = 1": [
         f"acme/clock: {WRONG_LISTING}",
         SUMMARY,
-        "acme/clock: an import would store another folded_name, folded_text.",
+        "acme/clock: an import would store different values for folded_name, folded_text.",
     ],
 }
 COPY = "INSERT INTO mirrored (widget_id, source, etag) VALUES (1, '{}', {})"
@@ -140,11 +140,12 @@ FAULTS = {
         "Row 3 of version refers to a missing sdk_range."
     ],
     SET_1_10.format("precedence = '1.10.0'"): [
-        "acme/clock: version 1.10.0: an import would store another precedence."
+        "acme/clock: version 1.10.0: an import would store different values for precedence."
     ],
     "UPDATE version SET sha256_hash = upper(sha256_hash),"
     " published_at = replace(published_at, '.000', '') WHERE id = 3": [
-        "acme/notes: version 1.9.0: an import would store another sha256_hash, published_at."
+        "acme/notes: version 1.9.0: an import would store different values for sha256_hash, "
+        "published_at."
     ],
     SET_1_10.format("bundle_url = 'javascript:x()'"): [f"{NO_URL} 'javascript:x()'."],
     SET_1_10.format("bundle_url = 'https:///x.js'"): [f"{NO_URL} 'https:///x.js'."],
@@ -154,7 +155,7 @@ FAULTS = {
     ],
     "UPDATE version SET yanked = 2 WHERE id = 3": [
         "The file is damaged: CHECK constraint failed in version.",
-        "acme/notes: version 1.9.0: an import would store another yanked.",
+        "acme/notes: version 1.9.0: an import would store different values for yanked.",
     ],
     "UPDATE version SET version = '1.x' WHERE version = '1.9.0'": [
         "acme/notes: versions[0]: version must be a SemVer version such as 1.4.0, not '1.x'."
@@ -277,7 +278,7 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
         f"{NO_URL} 'ftp://x'.",
         "acme/clock: version 1.10.0: permissions must be an array of at most 100 strings of at most"
         " 100 characters, not [null].",
-        "acme/notes: version 1.9.0: an import would store another precedence.",
+        "acme/notes: version 1.9.0: an import would store different values for precedence.",
     ]
     assert index.startswith("The search index does not match the widgets: ")
     assert warning == f"Warning: {ANY_RANGE}"

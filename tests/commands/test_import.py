@@ -168,7 +168,7 @@ def test_line_that_is_not_json_is_an_error_that_names_it(
     result = import_(app, B + b"\n" + broken + b"\n")
     message = error_message(result)
     assert message.startswith(f"{tmp_path}/input.jsonl line 2")
-    assert ": is not a line of JSON in UTF-8 (" in message
+    assert ": is not valid JSON in UTF-8 (" in message
     assert names(app) == []
 
 

@@ -68,7 +68,7 @@ def test_init_fills_an_empty_file(tmp_path: Path, options: list[str]) -> None:
 def make_foreign(path: Path) -> str:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE widget (id INTEGER)")
-    return "is a SQLite file, but not one of a widget catalog."
+    return "is an SQLite file, but not a widget catalog."
 
 
 def make_newer(path: Path) -> str:

@@ -588,9 +588,12 @@ def before_pack(content: bytes) -> tuple[BuildInvalid, str]:
     return lambda members: content + build_pack(members), message
 
 
-INCOMPLETE = "This is not a complete pack: "
+INCOMPLETE = "The pack is incomplete: it ends in the middle of "
 INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
-    "not an archive": (lambda members: b"not an archive\n" * 1000, INCOMPLETE),
+    "not an archive": (
+        lambda members: b"not an archive\n" * 1000,
+        "This is not a complete pack: there is no header at byte 0.",
+    ),
     "empty file": (lambda members: b"", INCOMPLETE),
     "another archive": (
         lambda members: build_pack({"README": b"x"}),
@@ -698,15 +701,15 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
     ),
     "bytes after the end": (
         lambda members: build_pack(members) + b"more",
-        "The pack has other bytes after its end, at byte ",
+        "The pack has unexpected data after its end, at byte ",
     ),
     "endless zeros after the end": (
         lambda members: build_pack(members) + bytes(1024 * 1024),
-        "The pack has other bytes after its end, at byte ",
+        "The pack has unexpected data after its end, at byte ",
     ),
     "no end": (
         lambda members: build_pack(members).rstrip(b"\0") + bytes(200),
-        "This is not a complete pack: it ends in ",
+        INCOMPLETE,
     ),
 }
 

@@ -508,7 +508,7 @@ HIGHER = (
     "2.0.0 is higher, but dashboards now get 1.9.1, because the latest version is the one "
     "published last"
 )
-STILL = "dashboards that send a compatSdk of ^2.0.0 still get 2.0.0"
+STILL = "dashboards whose compatSdk is in ^2.0.0 still get 2.0.0"
 # The versions that exist, the SDK range of 1.9.1, and the warnings about it.
 ORDERS: dict[str, tuple[list[Json], str, list[str]]] = {
     "higher": ([version("2.0.0")], "^1.0.0", [HIGHER]),

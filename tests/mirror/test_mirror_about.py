@@ -155,8 +155,7 @@ def test_another_picture_than_the_upstream_describes_is_a_failure(
     result = run_mirror(mirror_app, upstream.url, "--bundles")
     assert result.exit_code == 1
     assert (
-        "acme/clock: about: its picture is not the file that the upstream describes."
-        in result.output
+        "acme/clock: about: its picture does not match the upstream's description." in result.output
     )
     assert [*mirror_app.extensions["bundles"].hashes()] == []
 

@@ -37,13 +37,13 @@ INCOMPLETE = "it did not send its whole response"
 INVALID = {
     "not JSON": (body(b"<html>"), "the response is not JSON in UTF-8"),
     "nested too deeply": (body(b"[" * 100_000), "the response is not JSON in UTF-8"),
-    "another widget": (body(json.dumps(NOTES).encode()), "the response is about 'acme/notes'"),
+    "another widget": (body(json.dumps(NOTES).encode()), "the response describes 'acme/notes'"),
     "invalid fields": (
         body(json.dumps(document("acme/clock", version("1"), icon=1)).encode()),
         "icon must be a string of Unicode text without NUL, not 1 (and 1 more)",
     ),
     "403": (status(403), "it responded 403"),
-    "404": (status(404), "is listed, but its detail is not found"),
+    "404": (status(404), "is listed, but its document was not found"),
     "500": (status(500), "it responded 500"),
     "redirect to a file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an"),
     "redirect to no URL": (redirect("http://["), "redirects to 'http://[', which is not a URL"),
@@ -86,7 +86,7 @@ def test_copy_stays_listed_while_the_upstream_lists_it_without_a_detail(
     upstream.fail(detail("acme/clock"), status(404))
     result = run_mirror(mirror_app, upstream.url)
     assert result.stderr.splitlines() == [
-        "acme/clock: is listed, but its detail is not found.",
+        "acme/clock: is listed, but its document was not found.",
         f"Mirrored {upstream.url}: 0 added, 0 changed, 2 unchanged, 1 failed, 0 gone.",
         "Error: 1 widget failed; everything else succeeded.",
     ]

@@ -11,7 +11,7 @@ from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, numbered
 
-UNSTABLE = "The list: changed while it was read, or repeats itself."
+UNSTABLE = "The list: changed while it was being read, or repeats entries."
 
 
 def test_widget_that_moves_to_a_page_already_read_is_copied_by_the_next_run(
@@ -73,7 +73,7 @@ def test_lists_that_take_too_long_do_not_hold_up_the_next_upstream(
         monkeypatch.setattr("catalog.mirror.upstream.time", clock := Clock())
         upstream.on_request = lambda target: clock.jump(target, path)
         result = run(mirror_app, "mirror")
-    message = f"Cannot mirror {upstream.url}: its lists take longer than 30 minutes."
+    message = f"Cannot mirror {upstream.url}: reading its lists takes longer than 30 minutes."
     assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
     assert "other/new" in exported(mirror_app)
 

@@ -126,7 +126,7 @@ def test_downloads_stop_before_the_disk_is_full_and_the_next_run_continues(
         full.setattr(shutil, "disk_usage", lambda path: Usage(10**10, 9 * 10**9, 10**9 + 2))
         result = run_mirror(mirror_app, upstream.url, "--bundles")
     assert result.exit_code == 1
-    assert "Bundles: the download stopped before 2 bundles: a tenth of the disk" in result.stderr
+    assert "Bundles: the download stopped with 2 bundles left: at least 256 MB" in result.stderr
     assert not [path for path in upstream.paths() if "/bundles/" in path]
     assert "Bundles: 2 fetched" in run(mirror_app, "mirror").stderr
 

@@ -133,8 +133,8 @@ def test_empty_upstream_is_refused_unless_copies_are_kept(
     result = run_mirror(mirror_app, upstream.url)
     assert (result.exit_code, result.stderr) == (
         1,
-        f"Error: Cannot mirror {upstream.url}: it lists no widget, so all copies would be "
-        "unlisted; --keep-removed keeps them.\n",
+        f"Error: Cannot mirror {upstream.url}: it lists no widgets, so all copies would be "
+        "unlisted; use --keep-removed to keep them.\n",
     )
     assert "3 gone." in mirror_summary(mirror_app, upstream.url, "--keep-removed")
     assert len(listed(mirror_app)) == 3

@@ -385,7 +385,7 @@ def test_a_catalog_can_be_made_of_documents_and_of_files(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"nonsense", "line 1: is not a line of JSON"),
+        (b"nonsense", "line 1: is not valid JSON"),
         (None, "No such file"),
         (b"SQLite format 3\0nonsense", "cannot be restored"),
     ],

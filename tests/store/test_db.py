@@ -127,7 +127,7 @@ NEWER, OLDER = SCHEMA_VERSION + 1, SCHEMA_VERSION - 1
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (
         lambda path: run_sql(path, "CREATE TABLE widget (id INTEGER)"),
-        "is a SQLite file, but not one of a widget catalog.",
+        "is an SQLite file, but not a widget catalog.",
     ),
     "newer": (
         lambda path: run_sql(create(path), f"PRAGMA user_version = {NEWER}"),

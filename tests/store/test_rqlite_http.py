@@ -239,8 +239,8 @@ def test_another_service_in_place_of_the_node_is_named(
     with closing(FakeRqlite({})) as fake:
         app = create_app(settings(catalog, fake.server_port))
         sentence = (
-            f"http://127.0.0.1:{fake.server_port} did not respond like rqlite; "
-            "CATALOG_RQLITE must be the URL of a node."
+            f"http://127.0.0.1:{fake.server_port} did not respond like an rqlite node; "
+            "set CATALOG_RQLITE to the URL of a node."
         )
         unknown = f"The outcome of the write is unknown: {sentence}"
         for body in OTHER_RESPONSES:

@@ -189,7 +189,7 @@ class DatabaseFile:
         try:
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            logger.error("The last writes to %s cannot be saved: %s.", self.name, error)
+            logger.error("The last writes to %s could not be saved: %s.", self.name, error)
         file, wal = self._opened_file, wal_path(self._opened_file)
         is_replaced = entry_id(file) not in (self._opened[file], None)
         if is_replaced and entry_id(wal) == self._opened[wal]:
@@ -205,7 +205,7 @@ class DatabaseFile:
         try:
             copy_to_new_file(writer, target)
         except (OSError, sqlite3.Error) as error:
-            logger.error("%s was deleted and cannot be rescued: %s.", self.name, error)
+            logger.error("%s was deleted and could not be recovered: %s.", self.name, error)
         else:
             logger.error(
                 "%s was deleted while it was open. Its content was saved as %s; restore it with"

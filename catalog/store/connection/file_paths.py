@@ -93,6 +93,6 @@ def _read_only(path: Path) -> str | None:
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
     return (
-        "its file system is read-only (EROFS). In a unit of systemd, name the directory in"
+        "its file system is read-only (EROFS). In a systemd unit, add the directory to"
         " ReadWritePaths="
     )

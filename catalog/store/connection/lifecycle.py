@@ -27,7 +27,7 @@ def check_schema(connection: sqlite3.Connection, name: str) -> int:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     version = schema_version(connection)
     if application_id != APPLICATION_ID:
-        raise DatabaseError(f"{name} is a SQLite file, but not one of a widget catalog.")
+        raise DatabaseError(f"{name} is an SQLite file, but not a widget catalog.")
     if version not in (OLD_SCHEMA_VERSION, SCHEMA_VERSION):
         raise DatabaseError(
             f"{name} has schema version {version}, but this release reads versions "

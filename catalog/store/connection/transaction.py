@@ -71,7 +71,7 @@ class Transaction:
     ) -> None:
         """Add an audit log entry for the target, or for the whole catalog if there is no target."""
         if self._actor is None:
-            raise ValueError("A change that is recorded needs an actor.")
+            raise ValueError("A recorded change needs an actor.")
         scope, name, version = target or (None, None, None)
         entry = {"at": now(), "kind": self._actor.kind, "actor": self._actor.name}
         names = {"action": action, "scope": scope, "name": name, "version": version}

@@ -127,7 +127,7 @@ DERIVED_ROWS = (
     (LISTINGS, "{}: its listing for search differs from the widget."),
     (KEYWORDS_LISTED, "{}: its keywords for search differ from the widget's."),
     (SUMMARIES, "{}: its summary in search results differs from the widget."),
-    (LISTED_CHANGES, "{}: its last change does not say whether it is listed."),
+    (LISTED_CHANGES, "{}: its entry in the change feed does not match whether it is listed."),
     (INTERVALS, "{}: its stored intervals do not match the range."),
 )
 
@@ -236,4 +236,4 @@ def _check_columns(
 ) -> Iterator[str]:
     wrong = [column for column in columns if stored[column] != row[column]]
     if wrong:
-        yield f"{label}: an import would store another {', '.join(wrong)}."
+        yield f"{label}: an import would store different values for {', '.join(wrong)}."

@@ -28,14 +28,17 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
             verify_compressed(bundles, sha256)
         except BundleError as error:
             yield (
-                f"Compressed bundle {sha256}{GZIP_SUFFIX} in {bundles.name}: {error}; delete it, "
-                "and the next request creates it again."
+                f"Compressed bundle {sha256}{GZIP_SUFFIX} in {bundles.name}: {error}. Delete the "
+                "file; the next request recreates it."
             )
     for *columns, path in read_rows(database, STORED_BUNDLES):
         bundle = StoredBundle(*columns)
         version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
         if path.removesuffix(f"?sha256={bundle.sha256}") != bundle_path(bundle):
-            yield f"{version}: bundle_path is {quoted(path)}, but its bundle is not served there."
+            yield (
+                f"{version}: bundle_path is {quoted(path)}, but the bundle is not served at that "
+                "path."
+            )
         if bundle.sha256 in wrong:
             yield f"{version}: its bundle {bundle.sha256} has the wrong content."
         elif not bundles.has(bundle.sha256, bundle.size):

@@ -73,10 +73,12 @@ class Token(NamedTuple):
         if self.is_previous and status == "expired":
             return f"The token {self.name} was rotated, and this secret is no longer valid."
         if self.subject is None:
-            return f"The token {self.name} is {status}."
+            return (
+                f"The token {self.name} {'is revoked' if status == 'revoked' else 'has expired'}."
+            )
         if status == "revoked":
             return f"The trust {self.name} was removed."
-        return f"The short token of the trust {self.name} is {status}."
+        return f"The short token of the trust {self.name} has expired."
 
     def expiry_warning(self, time: str) -> str | None:
         """Return a warning, without a full stop, if the token expires soon.

@@ -37,7 +37,7 @@ def find_order_warnings(
     )
     if highest is latest and _admits_more(highest["sdk_version"], version["sdk_version"]):
         yield (
-            f"dashboards that send a compatSdk of {highest['sdk_version']} still get "
+            f"dashboards whose compatSdk is in {highest['sdk_version']} still get "
             f"{highest['version']}"
         )
 

@@ -279,7 +279,10 @@ class Cluster(NodeFile):
             copied = find_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
             if copied and copied != self.node.leader_revision():
-                raise DatabaseError("The catalog was changed at the same time; nothing was done.")
+                raise DatabaseError(
+                    "Another writer changed the catalog at the same time; nothing was done. "
+                    "Try again."
+                )
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:

@@ -158,7 +158,7 @@ class Node:
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            message = "did not respond like rqlite; CATALOG_RQLITE must be the URL of a node"
+            message = "did not respond like an rqlite node; set CATALOG_RQLITE to the URL of a node"
             raise kind(f"{self.url} {message}.") from error
 
 

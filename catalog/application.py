@@ -23,7 +23,7 @@ from werkzeug.routing import BaseConverter, MapAdapter
 from . import CORS_HEADERS, ENDPOINT, V1_PREFIX
 from .api.compression import encode_response
 
-# These modules add their routes to the blueprint internal.
+# These modules add their routes to the internal blueprint.
 from .api.internal import id_tokens, session, versions, widgets  # noqa: F401
 from .api.internal.authentication import FailedAttempts
 from .api.internal.blueprint import internal, require_token
@@ -48,7 +48,7 @@ from .store.connection.sqlite import (
 from .store.read.parameters import ParameterError
 from .system.issuer_keys import IssuerKeys
 
-# These modules add their routes to the blueprint pages.
+# These modules add their routes to the pages blueprint.
 from .web import browse, compare, compare_widgets, docs, feed, updates, widget_pages  # noqa: F401
 from .web.pages import error_page, pages, redirect_from_slash
 from .web.static_files import static_files

@@ -34,7 +34,7 @@ def _shrink(widths: list[int], available: int, shrink_first: int) -> None:
 
 
 def replace_unprintable(text: str) -> str:
-    """Return the text with a space for each control character and direction mark."""
+    """Return the text with each control character and direction mark replaced by a space."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 

@@ -52,7 +52,7 @@ class Document(NamedTuple):
     widget: Row
     versions: list[Row]
     warnings: list[str]
-    # The columns of the table about; None keeps the stored row.
+    # The columns of the about table; None keeps the stored row.
     about: Row | None = None
 
     @property

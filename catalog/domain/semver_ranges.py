@@ -261,7 +261,7 @@ def _full_version(
 
 
 def _upper_bound(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the lowest version above all versions that the operator admits for the numbers."""
+    """Return the exclusive upper bound of the range that the operator and the numbers describe."""
     last = len(core) - 1
     if op == "^":
         last = next((index for index, number in enumerate(core) if number), last)

@@ -1,8 +1,8 @@
 """A strict reader of tar archives, for packs.
 
 A pack contains only regular files with short names, so a header of any other kind is rejected
-before any of its data is read. The module tarfile would read extended headers of any size into
-memory, and its options to restrict that differ between the releases of Python.
+before any of its data is read. The tarfile module would read extended headers of any size into
+memory, and the options that prevent this differ between Python releases.
 """
 
 import re

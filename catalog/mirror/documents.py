@@ -100,9 +100,9 @@ class Fetcher:
         self._first_request = Lock()
 
     def fetch(self, key: WidgetName, etag: str | None, *, with_about: bool) -> Fetched:
-        """Fetch a widget's document, unless the ETag still matches, and its about.
+        """Fetch a widget's document, unless the ETag still matches, and its about columns.
 
-        The about of an up-to-date widget is fetched only if with_about is true.
+        The about columns of an up-to-date widget are fetched only if with_about is true.
         """
         try:
             path = _detail_path(key)

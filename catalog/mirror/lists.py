@@ -49,7 +49,7 @@ class UpstreamChanges(NamedTuple):
 class Lists(NamedTuple):
     """The lists of an upstream, which are read before any widget."""
 
-    # The selected widgets in the list with their counts, and the other ones as scope/name.
+    # The listed widgets that are selected, with their counts, and the rest, as scope/name.
     listed: Counts
     others: set[str]
     # False if widgets may be missing because the list changed while it was being read.

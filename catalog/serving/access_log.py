@@ -48,8 +48,8 @@ class LogWriter:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lines: list[bytes] = []
-        # How many dropped lines were not reported yet, and how many were dropped since the process
-        # started.
+        # How many dropped lines have not been reported yet, and how many lines have been dropped
+        # since the process started.
         self._unreported = self.lost_lines = 0
         self._lock = threading.Lock()
 

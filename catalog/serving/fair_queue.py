@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-# Each item has the attribute client, which decides in which line it waits.
+# The client attribute of an item determines the line in which the item waits.
 Item = TypeVar("Item", bound=Any)
 
 

@@ -4,7 +4,7 @@ import ssl
 
 
 class CertificatesError(Exception):
-    """A file has no readable certificates; the message names the file, without a full stop."""
+    """A file has no readable certificates; the message names the file and has no full stop."""
 
 
 class PemText(str):

@@ -44,7 +44,7 @@ def static_file(filename: str) -> Response:
 
 
 def hashed_name(name: str) -> str:
-    """Return the name of a file with the hash of its content."""
+    """Return the name of a file with the hash of its content inserted before the extension."""
     stem, _, extension = name.partition(".")
     return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
 

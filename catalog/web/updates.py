@@ -1,7 +1,7 @@
 """/updates: shows which installed versions of a dashboard to update.
 
-The form sends a POST request, which changes nothing, because a list may be too long for a URL. If
-the list fits into a URL, the response redirects to that URL, which users can share.
+The form sends a POST request because a list may be too long for a URL; the request changes nothing.
+If the list fits into a URL, the response redirects to that URL, which users can share.
 """
 
 from collections import Counter

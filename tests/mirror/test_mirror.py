@@ -1,5 +1,6 @@
 """mirror: the first run copies everything, a refresh what changed; --adopt and --dry-run."""
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import put
+from conftest import run
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror, stored_rows
 from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
@@ -93,7 +94,9 @@ def test_download_count_is_never_below_that_of_the_upstream(
     mirror_app: Flask, upstream: FakeUpstream
 ) -> None:
     mirror_summary(mirror_app, upstream.url)
-    put(mirror_app, document("acme/clock", downloadCount=3))
+    line = json.dumps(document("acme/clock", downloadCount=3))
+    assert run(mirror_app, "import", "--set-counts", "-", stdin=line).exit_code == 0
+    assert download_count(mirror_app) == 3
     upstream.put(document("acme/clock", downloadCount=9))
     mirror_summary(mirror_app, upstream.url)
     assert download_count(mirror_app) == 9

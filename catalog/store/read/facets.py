@@ -151,7 +151,7 @@ def _count(column: Sequence[str], masks: Sequence[Sequence[bool]]) -> Counter[st
 
 
 def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Counts:
-    """Return how many widgets need each permission, given the counts of JSON lists."""
+    """Return how many widgets need each permission; lists counts the widgets per JSON list."""
     # List an excluded permission even if no widget needs it.
     counts: Counter[str] = Counter(dict.fromkeys(excluded[:1], 0))
     for text, count in lists.items():

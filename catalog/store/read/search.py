@@ -75,7 +75,7 @@ page AS (
 )
 """
 
-# With words, all results are found first, with only the columns that the order needs.
+# A search with words first finds all results, reading only the columns needed for sorting.
 PAGE_WITH_WORDS = """
 WITH hit AS MATERIALIZED (
     SELECT widget_id, downloads, scope, name, {column} FROM {source} WHERE {conditions}

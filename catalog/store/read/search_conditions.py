@@ -50,7 +50,7 @@ IN_PERMISSIONS = """EXISTS (
 class Conditions(NamedTuple):
     """The SQL conditions that select the listed widgets of a search."""
 
-    # The table listing, or its join with the text index.
+    # The listing table, or its join with the text index.
     source: str
     # The conditions for the words, the keyword and the SDK.
     matches: list[str]

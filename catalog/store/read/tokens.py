@@ -38,7 +38,7 @@ class Token(NamedTuple):
     expires_at: str | None
     revoked_at: str | None
     last_used_day: str | None
-    # The time until which the secret before the last rotation is valid.
+    # When the secret that the last rotation replaced expires.
     previous_expires_at: str | None = None
     # True if the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False

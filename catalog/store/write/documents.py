@@ -110,7 +110,7 @@ class DocumentChanges(NamedTuple):
     versions: list[Row]
     # The stored versions that are not in the document.
     others: list[sqlite3.Row]
-    # The new row for the table about; None if the stored row is the same.
+    # The new row of the about table; None if the stored row is the same.
     about: Row | None
 
     @property

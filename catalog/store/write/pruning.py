@@ -42,7 +42,7 @@ CROSS JOIN version ON widget_id = widget.id
 def find_others(
     database: Database, paths: Mapping[str, object], batches: Iterable[Sequence[Document]]
 ) -> Others:
-    """Return stored widgets and versions that the documents lack; paths names their widgets."""
+    """Return stored versions that the documents lack, and stored widgets that paths lacks."""
     widgets = []
     for scope, name, versions in database.fetch(COUNT_VERSIONS, {}):
         widget = WidgetName(scope, name)

@@ -59,7 +59,7 @@ START_TIMEOUT = 60.0  # seconds
 # The limit for a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 
-# This statement violates the CHECK of the column id if the catalog has changed since the read.
+# This statement violates the CHECK of the id column if the catalog has changed since the read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 

@@ -93,7 +93,7 @@ class CompletionCommand(Command):
 @cli.command("completion", cls=CompletionCommand)
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def completion(shell: str) -> None:
-    """Print a script for completion in a shell.
+    """Print a shell completion script.
 
     It completes commands, options, widgets and versions. For bash, add this to ~/.bashrc:
 

@@ -229,8 +229,10 @@ def database_error_response(error: Exception) -> Response:
     database: Database = current_app.extensions["database"]
     database.log_error("The database cannot be used", error)
     if isinstance(error, OutcomeUnknownError):
-        return error_response(GatewayTimeout("It is not known whether the change was made."))
-    return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
+        return error_response(GatewayTimeout("The outcome of the change is unknown."))
+    return error_response(
+        ServiceUnavailable("The catalog is temporarily unavailable.", retry_after=5)
+    )
 
 
 def complete_response(response: Response) -> Response:

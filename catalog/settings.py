@@ -72,7 +72,7 @@ def parse_proxies(text: str) -> TrustedProxies:
     try:
         networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
-        raise NotAllowedError("addresses, networks or unix, separated by commas") from None
+        raise NotAllowedError('a comma-separated list of addresses, networks or "unix"') from None
     return TrustedProxies(networks, UNIX in parts)
 
 

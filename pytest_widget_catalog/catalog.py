@@ -228,8 +228,7 @@ class WidgetCatalog:
                 result = json.load(response)
         except TimeoutError:
             raise WidgetCatalogError(
-                f"The server of widget-catalog did not respond to {action} within "
-                f"{CONTROL_TIMEOUT} seconds."
+                f"widget-catalog did not respond to {action} within {CONTROL_TIMEOUT} seconds."
             ) from None
         except (ConnectionError, http.client.HTTPException):
             raise self._end_error() from None
@@ -243,7 +242,7 @@ class WidgetCatalog:
         code = self._process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         last = self._log.read_text(encoding="utf-8", errors="replace").rstrip().split("\n")[-1]
-        return WidgetCatalogError(f"The server of widget-catalog {how}: {last}".rstrip(": "))
+        return WidgetCatalogError(f"widget-catalog {how}: {last}".rstrip(": "))
 
 
 class Catalogs:

@@ -41,7 +41,7 @@ def gc(dry_run: bool) -> None:
     removed = "Would remove" if dry_run else "Removed"
     if gone:
         print_status(f"{removed} {plural(gone, 'widget')} that the upstream no longer shows.")
-    print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
+    print_status(f"{removed} {plural(len(unused), 'unused bundle')} ({size} bytes in total).")
     if partials:
         print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")
     if compressed:

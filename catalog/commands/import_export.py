@@ -104,7 +104,9 @@ def import_(
         print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
     if others:
         counts = format_counts(*others.sizes())
-        print_status(f"{'Would remove' if dry_run else 'Removed'} {counts} that the files lack.")
+        print_status(
+            f"{'Would remove' if dry_run else 'Removed'} {counts} that are not in the files."
+        )
 
 
 def _check(
@@ -129,8 +131,8 @@ def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
     others = find_others(database(), checked.sizes, checked.batches(checked.sizes))
     widgets, versions = others.sizes()
     if widgets or versions:
-        lacked = f"{plural(widgets, 'widget')} and {plural(versions, 'version')} of other widgets"
-        confirm(f"The files lack {lacked}. Remove them?", yes)
+        absent = f"{plural(widgets, 'widget')} and {plural(versions, 'version')} of other widgets"
+        confirm(f"{absent} are not in the files. Remove them?", yes)
     return others
 
 

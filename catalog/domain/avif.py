@@ -104,7 +104,7 @@ def _only(boxes: Boxes, kind: bytes) -> bytes:
     """Return the content of the box of this type; raise ValueError unless there is exactly one."""
     contents = [data for each, data in boxes if each == kind]
     if len(contents) != 1:
-        raise ValueError(f"it does not have exactly one box {kind.decode()}")
+        raise ValueError(f"it must have exactly one {kind.decode()} box")
     return contents[0]
 
 
@@ -122,7 +122,7 @@ def _item_types(data: bytes) -> dict[int, bytes]:
     for kind, entry in _read_boxes(data[start:]):
         item = _read_item_id(Fields(entry))
         if kind != b"infe" or entry[0] not in (2, 3) or item in types:
-            raise ValueError("an item is unknown")
+            raise ValueError("an item is not supported")
         place = 8 if entry[0] == 2 else 10
         types[item] = entry[place : place + 4]
     return types
@@ -170,7 +170,7 @@ def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
             extents.append((method == 1, offset, length))
         # Reject data in another file or in other items, and a second item with the same number.
         if method > 1 or source or item in locations:
-            raise ValueError("an item is unknown")
+            raise ValueError("an item is not supported")
         locations[item] = extents
     return locations
 

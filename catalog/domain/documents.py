@@ -234,7 +234,7 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
     for key in ("scope", "name"):
         if entry.get(key) is not None and entry[key] != widget.get(key, entry[key]):
             problems.append(
-                f"{prefix}{key} must be the widget's own, {quoted(widget[key])}, "
+                f"{prefix}{key} must match the widget's {key} {quoted(widget[key])}, "
                 f"not {quoted(entry[key])}"
             )
     if "min_size" in row and "max_size" in row:

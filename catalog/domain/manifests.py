@@ -32,7 +32,7 @@ class BundleUrlError(DocumentError):
 def check_keys(manifest: object) -> Mapping[str, object]:
     """Return the manifest if it is an object with known keys; raise DocumentError otherwise."""
     if not isinstance(manifest, Mapping):
-        raise DocumentError(["The manifest must be one JSON object."])
+        raise DocumentError(["The manifest must be a JSON object."])
     unknown = [key for key in manifest if key not in MANIFEST_KEYS]
     if unknown:
         raise DocumentError(

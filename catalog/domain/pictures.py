@@ -79,7 +79,7 @@ def _read_format(content: bytes) -> tuple[str, int, int]:
         return "image/webp", *read_webp(content)
     if content[4:12] == b"ftypavif":
         return "image/avif", *read_avif(content)
-    raise ValueError("it has another format")
+    raise ValueError("its format is not supported")
 
 
 def picture_url(url: str, scope: str, name: str, sha256: str) -> str:

@@ -194,7 +194,7 @@ def check_url_template(text: str) -> str:
     # Replace the placeholders with text that a URL may contain.
     example = re.sub(r"\{(scope|name|version)\}", "x", text)
     if set("{}") & set(check_http_url(example)):
-        raise NotAllowedError("a URL with nothing but {scope}, {name} and {version} in braces")
+        raise NotAllowedError("a URL without placeholders other than {scope}, {name} and {version}")
     return text
 
 

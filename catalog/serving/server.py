@@ -236,9 +236,9 @@ def drain(loop: EventLoop, timeout: int) -> None:
             break
         if elapsed >= timeout:
             if busy:
-                connections = f"{plural(busy, 'connection')} {'was' if busy == 1 else 'were'}"
+                connections = plural(busy, "connection")
                 seconds = plural(timeout, "second")
-                logger.warning("%s still busy %s after the stop.", connections, seconds)
+                logger.warning("Closing %s still busy after %s.", connections, seconds)
             break
     for pool in loop.context.dispatcher.pools.values():
         pool.clear()

@@ -53,7 +53,9 @@ class IssuerKeys:
             if now < self._next_fetch.get(source, now):
                 if is_valid:
                     return cached.keys
-                raise IssuerError(f"The keys of the issuer {issuer} were not available just now.")
+                raise IssuerError(
+                    f"The keys of the issuer {issuer} could not be fetched; try again in a minute."
+                )
             self._next_fetch[source] = now + MIN_INTERVAL
             try:
                 keys, age = fetch_keys(issuer, ca)

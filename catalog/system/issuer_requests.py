@@ -37,7 +37,10 @@ def fetch_keys(issuer: str, ca: str | None) -> tuple[list[Json], int]:
             raise IssuerError(f"{url} is not the discovery document of {issuer}.")
         url = str(described.get("jwks_uri"))
         if not is_issuer_url(url):
-            raise IssuerError(f"The issuer {issuer} has its keys at {quoted(url)}, without https.")
+            raise IssuerError(
+                f"The issuer {issuer} publishes its keys at {quoted(url)}, which is not an "
+                "https URL."
+            )
         response = _get(client, url)
         try:
             return parse_jwks(response.body), _cache_seconds(response)

@@ -236,5 +236,5 @@ def find_similar(scope: str, name: str) -> list[Suggestion]:
         return suggest_widgets(reader(), name, scope=scope)
     except (DatabaseError, sqlite3.Error) as error:
         database: Database = current_app.extensions["database"]
-        database.log_error("The catalog has no suggestions", error)
+        database.log_error("Cannot suggest widgets", error)
     return []

@@ -103,7 +103,7 @@ def test_bundle_by_its_hash_is_immutable_even_if_it_is_a_copy(app: Flask) -> Non
             assert response.headers["Cache-Control"] == ("no-cache" if is_copy else cached)
         for other in ("0" * 64, SHA256.upper(), ""):
             response = client.get(f"{PATH}?sha256={other}")
-            message = "The bundle of 'acme/clock@1.0.0' has another SHA-256."
+            message = "The bundle of 'acme/clock@1.0.0' has a different SHA-256."
             assert (response.status_code, response.json) == (404, {"error": message})
 
 

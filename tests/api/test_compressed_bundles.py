@@ -172,7 +172,7 @@ def test_published_bundle_is_compressed_when_it_is_stored(app_with: AppWith) -> 
 
 
 def test_gc_compresses_bundles_of_earlier_releases(app: Flask) -> None:
-    nothing = "0 bundles of 0 bytes that no version uses."
+    nothing = "0 unused bundles (0 bytes in total)."
     result = run(app, "gc", "--dry-run")
     assert result.stderr == f"Would remove {nothing}\nWould compress 1 bundle.\n"
     assert compressed_files(app) == {}

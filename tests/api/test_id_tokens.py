@@ -616,7 +616,7 @@ def test_keys_are_never_fetched_over_http_from_another_machine(
     issuer.faults[DISCOVERY] = (200, {}, json.dumps(document).encode())
     response = exchange(trusting, issuer.sign())
     assert response.status_code == 503
-    assert "'http://keys.example/', without https." in response.json["error"]
+    assert "'http://keys.example/', which is not an https URL." in response.json["error"]
 
 
 def test_keys_in_a_file_need_no_network(app: Flask, issuer: Issuer, tmp_path: Path) -> None:

@@ -120,12 +120,12 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "a part too many": (
         form(manifest(number="2.0.0")).replace(b'"bundle"', b'"other"'),
         400,
-        "the parts bundle, manifest, picture and readme, each once.",
+        "only the parts bundle, manifest, picture and readme, each at most once.",
     ),
     "a part twice": (
         form(manifest(number="2.0.0"), readme=BUNDLE).replace(b'"readme"', b'"bundle"'),
         400,
-        "each once.",
+        "each at most once.",
     ),
     "a large manifest": (
         form(manifest(number="2.0.0", releaseNotes="x" * 300_000)),
@@ -168,7 +168,9 @@ def test_publishing_waits_only_shortly_for_a_command_that_stores_bundles(
     with app.extensions["bundles"].writing():
         response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
-    assert response.json == {"error": "A command on the server is storing bundles."}
+    assert response.json == {
+        "error": "Another command on the server is storing bundles; try again."
+    }
 
 
 CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
@@ -188,7 +190,7 @@ CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),
     "no name": ("PATCH", CLOCK, {"displayName": ""}, 400, "displayName must be"),
     "no boolean": ("PATCH", CLOCK, {"listed": 1}, 400, "listed must be true or false"),
-    "a list": ("PATCH", CLOCK, [], 400, "must be one JSON object"),
+    "a list": ("PATCH", CLOCK, [], 400, "must be a JSON object"),
 }
 
 

@@ -49,14 +49,14 @@ def bundle_url(app: Flask) -> str:
 def test_bundles_of_versions_stay(app: Flask) -> None:
     result = run(app, "gc")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
+    assert result.stderr == "Removed 0 unused bundles (0 bytes in total).\n"
     assert names(app) == {*HASHES.values()}
 
 
 def test_bundle_of_a_deleted_version_is_removed(app: Flask) -> None:
     run(app, "delete", "acme/clock@1.0.0", "--yes")
     assert names(app) == {*HASHES.values()}
-    assert run(app, "gc").stderr == "Removed 1 bundle of 3 bytes that no version uses.\n"
+    assert run(app, "gc").stderr == "Removed 1 unused bundle (3 bytes in total).\n"
     assert names(app) == {HASHES[NEW], HASHES[HIDDEN]}
 
 
@@ -74,7 +74,7 @@ def test_incomplete_file_of_a_killed_command_is_removed(app: Flask) -> None:
     for sha256 in (HASHES[OLD], STRAY):
         (directory(app) / f"{sha256}.partial").touch()
     assert run(app, "gc").stderr.splitlines() == [
-        "Removed 0 bundles of 0 bytes that no version uses.",
+        "Removed 0 unused bundles (0 bytes in total).",
         "Removed 2 incomplete bundles.",
     ]
     assert names(app) == {*HASHES.values()}
@@ -91,7 +91,7 @@ def test_dry_run_removes_nothing(app: Flask) -> None:
     app.extensions["bundles"].remove(HASHES[NEW])
     before = names(app)
     result = run(app, "gc", "--dry-run")
-    assert result.stderr == "Would remove 1 bundle of 5 bytes that no version uses.\n"
+    assert result.stderr == "Would remove 1 unused bundle (5 bytes in total).\n"
     assert names(app) == before
     assert bundle_url(app) == f"http://localhost{PATH}"
 
@@ -99,7 +99,7 @@ def test_dry_run_removes_nothing(app: Flask) -> None:
 def test_bundles_of_the_last_widgets_are_removed(app: Flask) -> None:
     for widget in ("acme/clock", "acme/notes"):
         run(app, "delete", widget, "--yes")
-    assert run(app, "gc").stderr == "Removed 3 bundles of 13 bytes that no version uses.\n"
+    assert run(app, "gc").stderr == "Removed 3 unused bundles (13 bytes in total).\n"
     assert names(app) == set()
 
 
@@ -123,12 +123,12 @@ def test_a_copy_that_is_listed_again_meanwhile_keeps_its_bundle(app: Flask) -> N
             mirror.execute("UPDATE widget SET listed = 1 WHERE name = 'notes'")
             mirror.execute("COMMIT")
             _, output = command.communicate()
-    assert output == "Removed 0 bundles of 0 bytes that no version uses.\n"
+    assert output == "Removed 0 unused bundles (0 bytes in total).\n"
     assert names(app) == {*HASHES.values()}
 
 
 def test_without_a_directory_there_is_nothing_to_do(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", bundled("1.0.0", OLD)))
     result = run(app, "gc")
-    assert result.stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
+    assert result.stderr == "Removed 0 unused bundles (0 bytes in total).\n"
     assert not directory(app).exists()

@@ -136,7 +136,7 @@ def test_prune_removes_widgets_and_versions_that_the_file_lacks(app_with: AppWit
     clock = document("acme/clock", version("2.0.0"))
     assert import_(app, clock, NOTES, "--prune", "--yes") == [
         "Imported 2 widgets and 2 versions: 0 added, 1 changed, 1 unchanged.",
-        "Removed 2 widgets and 1 version that the files lack.",
+        "Removed 2 widgets and 1 version that are not in the files.",
     ]
     assert versions_by_widget(app) == {"acme/clock": ["2.0.0"], "acme/notes": ["1.0.0"]}
     assert json.loads(exported(app).splitlines()[0])["widget"]["downloadCount"] == 7
@@ -152,7 +152,7 @@ def test_prune_keeps_the_widgets_of_all_files(app_with: AppWith, tmp_path: Path)
         paths.append(write_file(app, each).rename(tmp_path / f"{len(paths)}.jsonl"))
     assert run(app, "import", "--prune", "--yes", *paths).stderr.splitlines() == [
         "Imported 2 widgets and 3 versions: 0 added, 0 changed, 2 unchanged.",
-        "Removed 1 widget and 0 versions that the files lack.",
+        "Removed 1 widget and 0 versions that are not in the files.",
     ]
     assert list(versions_by_widget(app)) == ["acme/clock", "acme/notes"]
 
@@ -178,7 +178,7 @@ def test_prune_with_an_empty_file_is_an_error(app_with: AppWith) -> None:
 def test_prune_removes_widgets_with_similar_names(app_with: AppWith, similar: str) -> None:
     app = app_with(document(similar))
     printed = import_(app, CLOCK, "--prune", "--yes")
-    assert printed[1] == "Removed 1 widget and 0 versions that the files lack."
+    assert printed[1] == "Removed 1 widget and 0 versions that are not in the files."
     assert list(versions_by_widget(app)) == ["acme/clock"]
 
 
@@ -192,7 +192,7 @@ def test_dry_run_prints_the_same_and_changes_nothing(app_with: AppWith, options:
     printed = import_(app, *changes, *options)
     assert printed[0] == "Imported 3 widgets and 3 versions: 1 added, 1 changed, 1 unchanged."
     if options:
-        assert printed[1] == "Removed 1 widget and 2 versions that the files lack."
+        assert printed[1] == "Removed 1 widget and 2 versions that are not in the files."
     would = [line.replace("Imported", "Would import") for line in printed]
     assert dry_run == [line.replace("Removed", "Would remove") for line in would]
 
@@ -284,7 +284,7 @@ def test_killed_import_leaves_complete_widgets_and_completes_when_it_runs_again(
     assert import_(app, *many, "--prune", "--yes") == [
         f"Imported {total} widgets and {2 * total} versions: 50 added, 0 changed, "
         f"{first} unchanged.",
-        "Removed 2 widgets and 0 versions that the files lack.",
+        "Removed 2 widgets and 0 versions that are not in the files.",
     ]
     assert list(versions_by_widget(app)) == [f"acme/w{n:03}" for n in range(total)]
     assert run(app, "check").exit_code == 0
@@ -314,8 +314,8 @@ def test_prune_without_a_terminal_needs_yes(app_with: AppWith) -> None:
     before = exported(app)
     result = run(app, "import", "--prune", write_file(app, document("acme/clock", version())))
     assert error_message(result) == (
-        "The files lack 2 widgets and 1 version of other widgets. Remove them? Standard input is "
-        "not a terminal; use --yes to confirm."
+        "2 widgets and 1 version of other widgets are not in the files. Remove them? Standard "
+        "input is not a terminal; use --yes to confirm."
     )
     assert exported(app) == before
 
@@ -324,7 +324,7 @@ def test_prune_that_removes_nothing_does_not_ask(app_with: AppWith) -> None:
     app = app_with(CLOCK)
     assert import_(app, CLOCK, NOTES, "--prune") == [
         "Imported 2 widgets and 3 versions: 1 added, 0 changed, 1 unchanged.",
-        "Removed 0 widgets and 0 versions that the files lack.",
+        "Removed 0 widgets and 0 versions that are not in the files.",
     ]
 
 

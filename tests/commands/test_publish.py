@@ -206,7 +206,7 @@ def test_manifest_that_is_not_json_is_an_error_that_names_the_file(
 @pytest.mark.parametrize("manifest", [[], None, "x", 1, [MINIMAL]], ids=repr)
 def test_manifest_that_is_not_an_object_is_an_error(app: Flask, manifest: object) -> None:
     message = error_message(publish(app, manifest))
-    assert message.endswith("/clock.json: The manifest must be one JSON object.")
+    assert message.endswith("/clock.json: The manifest must be a JSON object.")
 
 
 LATER_CHANGES = {

@@ -20,7 +20,7 @@ from catalog.settings import SettingError
 AppWith = Callable[..., Flask]
 CLOCK = document("acme/clock", version("1.0.0"), version("2.0.0"))
 HIDDEN = document("acme/hidden", version(), listed=False)
-BRACES = "a URL with nothing but {scope}, {name} and {version} in braces"
+BRACES = "a URL without placeholders other than {scope}, {name} and {version}"
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_request_names_the_field_that_is_wrong(
 def test_a_manifest_that_is_no_object_is_named(
     put: Callable[..., tuple[int, str]], content: object
 ) -> None:
-    assert put(content) == (400, "The manifest must be one JSON object.")
+    assert put(content) == (400, "The manifest must be a JSON object.")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])

@@ -117,8 +117,8 @@ def test_without_bundles_there_are_no_pictures_until_they_are_wanted(
 
 LARGE = png(30_000, 30_000)
 REFUSED = {
-    "SVG": (b"<svg/>", described(PICTURE) | sha256_of(b"<svg/>"), "it has another format"),
-    "HTML": (b"<html>", described(PICTURE) | sha256_of(b"<html>"), "it has another format"),
+    "SVG": (b"<svg/>", described(PICTURE) | sha256_of(b"<svg/>"), "its format is not supported"),
+    "HTML": (b"<html>", described(PICTURE) | sha256_of(b"<html>"), "its format is not supported"),
     "large": (LARGE, described(PICTURE) | sha256_of(LARGE), "it has 30000 x 30000 pixels"),
 }
 

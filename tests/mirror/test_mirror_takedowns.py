@@ -82,7 +82,7 @@ def test_gc_deletes_gone_copies_with_their_bundles_and_no_other_unlisted_widget(
     del upstream.documents["acme/notes"], upstream.documents["lab/tide"]
     mirror_summary(mirror_app, upstream.url)
     removed = "1 widget that the upstream no longer shows.\n"
-    bundle = "1 bundle of 3 bytes that no version uses.\n"
+    bundle = "1 unused bundle (3 bytes in total).\n"
     dry_run = run(mirror_app, "gc", "--dry-run")
     assert dry_run.stderr == f"Would remove {removed}Would remove {bundle}"
     assert list(exported(mirror_app)) == ["acme/clock", "acme/notes", "lab/tide"]
@@ -100,7 +100,7 @@ def test_copy_that_the_operator_lists_again_is_not_deleted(
     del upstream.documents["acme/notes"]
     mirror_summary(mirror_app, upstream.url)
     run(mirror_app, "relist", "acme/notes")
-    assert run(mirror_app, "gc").stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
+    assert run(mirror_app, "gc").stderr == "Removed 0 unused bundles (0 bytes in total).\n"
 
 
 def test_pack_carries_which_copies_are_gone(

@@ -106,6 +106,5 @@ def test_a_plugin_without_its_service_fails_the_test_at_setup_with_the_reason(
     output = run_pytest(project, code, PYTHONPATH=str(tmp_path / "lib"))
     assert "1 error" in output, output
     assert (
-        "The server of widget-catalog ended with exit code 1: "
-        "ModuleNotFoundError: No module named 'catalog'"
+        "widget-catalog ended with exit code 1: ModuleNotFoundError: No module named 'catalog'"
     ) in output

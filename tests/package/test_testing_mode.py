@@ -314,7 +314,7 @@ def test_a_server_that_does_not_respond_is_reported_by_a_sentence(
     finally:
         os.kill(catalog.pid, signal.SIGCONT)
     catalog.close()
-    message = "The server of widget-catalog did not respond to clear within 0.5 seconds."
+    message = "widget-catalog did not respond to clear within 0.5 seconds."
     assert str(raised.value) == message
 
 

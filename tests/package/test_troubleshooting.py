@@ -131,7 +131,7 @@ WRITTEN = {
     "This path is internal": "This path is internal and needs a session.",
     "The token ci is not": "is not for the scope",
     "The body is too large": "The body is too large",
-    "The catalog is not available": "The catalog is not available now.",
+    "The catalog is temporarily": "The catalog is temporarily unavailable.",
     "The request took": "The request took too long.",
     "its disk is full": "its disk is full",
     "The database is damaged": "The database is damaged",
@@ -140,7 +140,7 @@ WRITTEN = {
     "No trust has the issuer": "No trust has the issuer",
     "The id token is for": "The id token is for the audience",
     "The id token does not match": "The id token does not match the trust",
-    "The keys of the issuer": "were not available just now",
+    "The keys of the issuer": "could not be fetched; try again in a minute.",
     "12 lines were lost": "the log was not read in time",
     "The id token was already used": "The id token was already used; it is accepted only once.",
 }

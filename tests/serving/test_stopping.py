@@ -243,7 +243,7 @@ def test_a_stop_ends_after_its_timeout(start: Start, database: Path) -> None:
         message = server.process.stderr.readline()
         lock.close()
         assert server.process.wait(10) == 0
-    assert message.endswith(" WARNING 1 connection was still busy 1 second after the stop.\n")
+    assert message.endswith(" WARNING Closing 1 connection still busy after 1 second.\n")
 
 
 def test_an_interrupt_stays_ignored_if_it_was_at_the_start(database: Path) -> None:

@@ -205,8 +205,8 @@ def test_all_problems_of_a_document_are_reported() -> None:
 def test_scope_and_name_of_a_version_must_match_the_widget() -> None:
     assert check_document(document("acme/clock", version(scope="acme", name="clock")))
     assert problems_of(document("acme/clock", version(scope="Acme", name=5))) == [
-        "version 1.0.0: scope must be the widget's own, 'acme', not 'Acme'",
-        "version 1.0.0: name must be the widget's own, 'clock', not 5",
+        "version 1.0.0: scope must match the widget's scope 'acme', not 'Acme'",
+        "version 1.0.0: name must match the widget's name 'clock', not 5",
     ]
 
 

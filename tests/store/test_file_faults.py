@@ -39,7 +39,7 @@ REQUESTS_FOR_THE_FILE = [
     ("GET", "/api/stats"),
     ("POST", CLOCK),
 ]
-UNAVAILABLE = (503, "5", {"error": "The catalog is not available now."})
+UNAVAILABLE = (503, "5", {"error": "The catalog is temporarily unavailable."})
 
 
 @pytest.fixture

@@ -249,16 +249,16 @@ UNCLEAR = {
     ),
     "AVIF with the data of another file": (
         replaced(AVIF, b"\x44\0\0\1\0\1\0\0", b"\x44\0\0\1\0\1\0\1"),
-        "an item is unknown",
+        "an item is not supported",
     ),
     "AVIF with bytes after its end": (AVIF + b"<html>", "it is incomplete or damaged"),
     "AVIF without a description": (
         AVIF[:32],
-        "it does not have exactly one box meta",
+        "it must have exactly one meta box",
     ),
     "AVIF with two descriptions": (
         AVIF + box(b"meta", bytes(4)),
-        "it does not have exactly one box meta",
+        "it must have exactly one meta box",
     ),
     "AVIF with a box that has no end": (
         AVIF + b"\0\0\0\0free",
@@ -272,7 +272,7 @@ ALLOWED = "a PNG, JPEG, WebP or AVIF file of at most 524288 bytes and 4096 pixel
 def test_other_formats_are_refused_with_what_is_allowed(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"^a PNG, JPEG, WebP or AVIF file") as refused:
         describe_picture(content)
-    assert str(refused.value) == f"{ALLOWED} (it has another format)"
+    assert str(refused.value) == f"{ALLOWED} (its format is not supported)"
 
 
 @pytest.mark.parametrize("content", WRONG_SIZES.values(), ids=WRONG_SIZES)

@@ -220,7 +220,7 @@ def test_an_install_that_was_done_is_acknowledged_while_the_local_file_is_locked
         database.close()
 
 
-UNKNOWN_OUTCOME = {"error": "It is not known whether the change was made."}
+UNKNOWN_OUTCOME = {"error": "The outcome of the change is unknown."}
 # What another service may send in place of what rqlite does.
 OTHER_RESPONSES = [
     "{}",

@@ -146,7 +146,7 @@ def error_statuses() -> Iterator[None]:
     except (ChangeError, DocumentError) as error:
         abort(400, str(error))
     except TimeoutError:
-        message = "A command on the server is storing bundles."
+        message = "Another command on the server is storing bundles; try again."
         raise ServiceUnavailable(message, retry_after=10) from None
     except OSError as error:
         current_app.logger.error("Cannot store a bundle: %s", error)

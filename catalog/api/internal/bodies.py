@@ -68,7 +68,7 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
     """Return a JSON object that may have only these keys; respond 400 to anything else."""
     value = parse_part(content, subject)
     if not isinstance(value, dict):
-        abort(400, f"{subject} must be one JSON object.")
+        abort(400, f"{subject} must be a JSON object.")
     if unknown := value.keys() - keys:
         names = ", ".join(sorted(map(quoted, unknown)))
         allowed = f"allowed keys are {', '.join(sorted(keys))}" if keys else "it must be empty"
@@ -220,7 +220,8 @@ def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, 
     names = [name for name, _ in received]
     if len(names) != len(set(names)) or not parts.keys() >= set(names):
         *first, last = sorted(parts)
-        abort(400, f"A form has the parts {', '.join(first)} and {last}, each once.")
+        allowed = f"{', '.join(first)} and {last}"
+        abort(400, f"The form may contain only the parts {allowed}, each at most once.")
     if BUNDLE in fields:
         abort(400, "The part bundle must be a file, with a file name.")
     return dict(received)

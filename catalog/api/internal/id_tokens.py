@@ -57,7 +57,9 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
         # This import is local: only a catalog with a trust needs the libraries of the extra oidc.
         from ...system.id_tokens import verify
     except ImportError:
-        raise IssuerError("This service needs the libraries of widget-catalog[oidc].") from None
+        raise IssuerError(
+            "This service cannot verify id tokens: install widget-catalog[oidc]."
+        ) from None
     # Trusts with the same issuer may have different keys.
     sources: dict[tuple[str | None, str | None], list[Trust]] = {}
     for trust in trusts:

@@ -30,7 +30,7 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; publishing the same version again is a no-op."""
     with read_version() as (manifest, bundle, readme, picture):
         if not isinstance(manifest, dict):
-            abort(400, "The manifest must be one JSON object.")
+            abort(400, "The manifest must be a JSON object.")
         given = {key: manifest.pop(key) for key in BUNDLE_FIELDS if key in manifest}
         check_path(manifest, {"scope": scope, "name": name, "version": version})
         if manifest.get("isOfficial"):

@@ -20,8 +20,8 @@ from ..response_cache import RenderResult, render_for_cache, request_url
 from .blueprint import READ_HEADERS, v1
 
 NO_SUCH_HISTORY = (
-    "The token in since does not belong to the history of this catalog, which was restored or "
-    "replaced in the meantime; start again without since."
+    "The token in since is from another history: the catalog was restored or replaced. "
+    "Start again without since."
 )
 
 

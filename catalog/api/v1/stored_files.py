@@ -46,7 +46,9 @@ def bundle(scope: str, name: str, version: str) -> Response:
         sha256, is_copy = found
         requested = request.args.get("sha256")
         if requested not in (None, sha256):
-            abort(404, f"The bundle of {quoted(f'{scope}/{name}@{version}')} has another SHA-256.")
+            abort(
+                404, f"The bundle of {quoted(f'{scope}/{name}@{version}')} has a different SHA-256."
+            )
         # The upstream may replace the bytes of a copied widget.
         is_immutable = not is_copy or requested is not None
         file_name = bundle_file_name(name, version)

@@ -29,7 +29,7 @@ test: .venv/dev .venv/rqlite  ## Run the tests
 	        --dist loadscope --no-loadscope-reorder
 
 # One error of tests/mutants/mutations.toml at a time, in a copy of the tree. AREAS="search import" runs a part.
-mutants: .venv/dev .venv/rqlite  ## Report small errors in the code that no test notices; about fifteen minutes
+mutants: .venv/dev .venv/rqlite  ## Report small errors in the code that no test notices; about half an hour
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
 	    $(BIN)/python tests/mutants/run.py $(AREAS)
 

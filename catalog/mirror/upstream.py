@@ -66,9 +66,7 @@ class Upstream:
     def get_page(self, path: str) -> Response:
         """Return a page of a list; raise UpstreamError if the lists take too long."""
         if time.monotonic() > self._lists_end:
-            raise UpstreamError(
-                f"reading its lists takes longer than {MAX_LIST_SECONDS // 60} minutes"
-            )
+            raise UpstreamError(f"its lists took over {MAX_LIST_SECONDS // 60} minutes to read")
         return self.get(path)
 
     def download(self, url: str, size: int, store: Sink) -> None:

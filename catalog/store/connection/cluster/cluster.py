@@ -206,8 +206,7 @@ class Cluster(NodeFile):
             raise DatabaseError(
                 f"{url} does not check foreign keys. Start rqlite with the option -fk."
             )
-        # The path can be unknown on this machine, for example if the node runs in its own
-        # container.
+        # The path does not exist on this machine if the node runs in its own container.
         if os.path.exists(file) and not os.path.samefile(file, self.path):
             raise DatabaseError(
                 f"{self.name} is not the file of {url}. Set CATALOG_DATABASE to"
@@ -279,10 +278,7 @@ class Cluster(NodeFile):
             copied = find_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
             if copied and copied != self.node.leader_revision():
-                raise DatabaseError(
-                    "Another writer changed the catalog at the same time; nothing was done. "
-                    "Try again."
-                )
+                raise DatabaseError("Another writer changed the catalog; nothing was done. Retry.")
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:

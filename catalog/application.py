@@ -36,7 +36,7 @@ from .api.trusted_proxy import TrustedProxy
 from .api.v1 import details, lists, stored_files  # noqa: F401
 from .api.v1.blueprint import limit_body, v1
 from .domain.messages import quoted
-from .opening import Files, open_files
+from .opening import Files, configure_catalog
 from .store.connection.database import Database
 from .store.connection.deadlines import Deadline
 from .store.connection.sqlite import (
@@ -146,7 +146,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
 
     Settings in the argument take precedence over environment variables.
     """
-    return make_service(open_files(settings or {}))
+    return make_service(configure_catalog(settings or {}))
 
 
 def make_service(files: Files) -> Flask:

@@ -25,7 +25,7 @@ class Files(NamedTuple):
     bundles: Bundles
 
 
-def open_files(given: Mapping[str, object]) -> Files:
+def configure_catalog(given: Mapping[str, object]) -> Files:
     """Return the files of a catalog; raise SettingError if a setting is invalid.
 
     Settings in the argument take precedence over environment variables.

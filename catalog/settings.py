@@ -1,7 +1,7 @@
 """The settings of the service: one table with the name, default and validation of each.
 
-Each setting is read from the environment as CATALOG_NAME, or from the argument of open_files() as
-NAME.
+Each setting is read from the environment as CATALOG_NAME, or from the argument of
+configure_catalog() as NAME.
 """
 
 import logging

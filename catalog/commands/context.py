@@ -2,7 +2,7 @@
 
 import click
 
-from ..opening import Files, open_files
+from ..opening import Files, configure_catalog
 from ..store.bundles.bundles import Bundles
 from ..store.connection.database import Database
 from .output import print_status
@@ -19,7 +19,7 @@ def files() -> Files:
     """
     meta = click.get_current_context().meta
     if FILES not in meta:
-        meta[FILES] = open_files(meta.get(SETTINGS, {}))
+        meta[FILES] = configure_catalog(meta.get(SETTINGS, {}))
     opened: Files = meta[FILES]
     return opened
 

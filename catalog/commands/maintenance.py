@@ -10,7 +10,11 @@ from ..domain.messages import plural
 from ..settings import served_url
 from ..store.maintenance import backups
 from ..store.maintenance.check import check_catalog, find_unusual, repair_derived
-from ..store.maintenance.check_bundles import check_bundle_urls, check_bundles, find_elsewhere
+from ..store.maintenance.check_bundles import (
+    check_bundle_urls,
+    check_bundles,
+    find_external_bundles,
+)
 from .base import command
 from .context import bundles, database, files
 from .options import json_option
@@ -44,7 +48,9 @@ def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     )
     if offline:
         reason = "its bundleUrl points elsewhere, so it needs a network"
-        problems = chain(problems, (f"{each}: {reason}." for each in find_elsewhere(database())))
+        problems = chain(
+            problems, (f"{each}: {reason}." for each in find_external_bundles(database()))
+        )
     warnings = find_unusual(database(), bundles())
     if strict:
         problems, warnings = chain(problems, warnings), iter(())

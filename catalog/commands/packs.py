@@ -14,7 +14,7 @@ from ..files.jsonl import CatalogFileError
 from ..files.pack_reader import PackError
 from ..files.unpack import Differences, unpack_bundles, unpack_catalog
 from ..store.bundles.bundles import open_private
-from ..store.maintenance.check_bundles import find_elsewhere, find_missing_bundles
+from ..store.maintenance.check_bundles import find_external_bundles, find_missing_bundles
 from ..store.read.export import count_selected
 from ..store.read.selection import Selection
 from ..store.read.stored_bundles import stored_hashes
@@ -68,7 +68,7 @@ def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) 
     with database().read() as connection:
         paths = select_widgets(connection, selection)
         packed = stored_hashes(connection, paths)
-        warn_of_elsewhere(find_elsewhere(database(), paths, packed))
+        warn_of_external_bundles(find_external_bundles(database(), paths, packed))
         widgets, _ = count_selected(connection, paths)
         with target as output, progress_bar("Packing") as on_progress:
             packs.pack(connection, bundles(), output, on_progress, paths)
@@ -89,7 +89,7 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
     return counts
 
 
-def warn_of_elsewhere(versions: Sequence[str]) -> None:
+def warn_of_external_bundles(versions: Sequence[str]) -> None:
     """Print a warning for each version of a pack that cannot be loaded without a network."""
     print_first(
         [f"Warning: {each} has no stored bundle, and needs a network." for each in versions]
@@ -147,7 +147,7 @@ def _unpack_catalog(file: BinaryIO, yes: bool) -> None:
 
         result = unpack_catalog(file, database(), bundles(), on_progress, ask)
     print_moved(result.damaged)
-    warn_of_elsewhere(find_elsewhere(database()))
+    warn_of_external_bundles(find_external_bundles(database()))
     counts, stored = (
         format_counts(result.widgets, result.versions),
         plural(result.bundles, "bundle or picture", "bundles and pictures"),

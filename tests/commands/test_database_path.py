@@ -7,7 +7,7 @@ import pytest
 from builders import document
 from conftest import create_catalog, run_here, run_on
 
-from catalog.opening import open_files
+from catalog.opening import configure_catalog
 
 
 def refusal(database: Path) -> str:
@@ -24,7 +24,7 @@ def test_bundles_are_in_one_directory_through_every_link(tmp_path: Path) -> None
     (folder / "catalog.db").symlink_to(real)
     (tmp_path / "second.db").symlink_to(folder / "catalog.db")
     paths = [real, folder / "catalog.db", tmp_path / "second.db"]
-    directories = {open_files({"DATABASE": path}).bundles.directory for path in paths}
+    directories = {configure_catalog({"DATABASE": path}).bundles.directory for path in paths}
     assert directories == {tmp_path / "real.db-bundles"}
 
 

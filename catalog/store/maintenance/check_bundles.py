@@ -88,7 +88,7 @@ ORDER BY scope, name, precedence
 """
 
 
-def find_elsewhere(
+def find_external_bundles(
     database: Database, paths: str | None = None, packed: Collection[str] = ()
 ) -> list[str]:
     """Return the versions of listed widgets whose bundleUrl points to another server.

@@ -49,12 +49,12 @@ WHERE widget_id = :id ORDER BY {NEWEST_FIRST}
 def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
     """Return the widget document for a row of widget_rows()."""
     versions = fetch_all(connection, EXPORT_VERSIONS, {"id": row["id"]})
-    about = fetch_one(connection, ABOUT, {"id": row["id"]})
-    said = about_json(about) if about else None
+    columns = fetch_one(connection, ABOUT, {"id": row["id"]})
+    about = about_json(columns) if columns else None
     return {
         "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
         "versions": [json.loads(version) for (version,) in versions],
-        **({"about": said} if said else {}),
+        **({"about": about} if about else {}),
     }
 
 

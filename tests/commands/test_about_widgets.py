@@ -112,9 +112,9 @@ def test_backups_have_it(app: Flask, tmp_path: Path) -> None:
 
 def test_gc_keeps_a_picture_until_no_widget_has_it(app: Flask) -> None:
     bundles = app.extensions["bundles"]
-    assert "Removed 0 bundles" in succeed(app, "gc")
+    assert "Removed 0 unused bundles" in succeed(app, "gc")
     succeed(app, "describe", "acme/clock", "--picture", "")
-    assert "Removed 1 bundle " in succeed(app, "gc")
+    assert "Removed 1 unused bundle " in succeed(app, "gc")
     assert [*bundles.hashes()] == [hashlib.sha256(BUNDLE).hexdigest()]
 
 

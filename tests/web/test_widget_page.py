@@ -102,7 +102,7 @@ def test_dashboard_of_the_operator_has_a_button(client_with: ClientWith) -> None
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("INSTALL_URL", "https://d.example/{widget}", "nothing but {scope}, {name} and {version}"),
+        ("INSTALL_URL", "https://d.example/{widget}", "other than {scope}, {name} and {version}"),
         ("INSTALL_URL", "javascript:alert(1)", "an absolute http or https URL"),
         ("CONTACT", "javascript:alert(1)", "an e-mail address, or an http or https URL"),
         ("CONTACT", "a b@c", "an e-mail address, or an http or https URL"),

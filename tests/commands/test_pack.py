@@ -599,6 +599,7 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
         lambda members: build_pack({"README": b"x"}),
         "The pack has 'README' where SHA256SUMS should be.",
     ),
+    "truncated in a header": (lambda members: build_pack(members)[:100], INCOMPLETE),
     "truncated in the catalog": (lambda members: build_pack(members)[:2600], INCOMPLETE),
     "truncated in a bundle": (lambda members: build_pack(members)[:-20000], INCOMPLETE),
     "no catalog": (without("catalog.jsonl"), "The pack has 'mirrored.jsonl' where catalog.jsonl"),

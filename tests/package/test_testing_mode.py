@@ -364,7 +364,8 @@ def test_a_catalog_can_be_made_of_documents_and_of_files(
         other.reset()
         assert (total(other), total(catalog)) == (33, 1)
     demo = catalogs.save(start="demo")
-    bundles = Path(f"{demo}-bundles").glob("?" * 64)
+    bundles = [*Path(f"{demo}-bundles").glob("?" * 64)]
+    assert bundles
     assert all(path.name == hashlib.sha256(path.read_bytes()).hexdigest() for path in bundles)
     sources: list[Any] = [
         [weather, document("acme/map")],

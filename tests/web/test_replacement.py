@@ -22,6 +22,7 @@ def app(app_with: Callable[..., Flask]) -> Flask:
     [
         ("acme/clock@*", "Replaced by "),
         ("acme/clock@* --message 'Too slow.'", "Too slow. Replaced by "),
+        ("acme/clock@* --message 'Replaced by us.'", "Replaced by us. Replaced by "),
     ],
 )
 def test_the_name_is_text_in_the_api_and_a_link_on_pages(

@@ -7,20 +7,18 @@ forge a line.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
-import os
 import re
 import select
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TextIO
 
-from ..domain.messages import escape_unprintable, plural
+from ..domain.messages import escape_unprintable
+from ..system.log_writer import LogWriter
 from .http_parser import HttpRequest
 from .wsgi import HttpResponse
 
@@ -30,63 +28,8 @@ HEALTH_PATH = "/api/health"
 # as much space.
 MAX_FIELD = 1_900  # characters
 MAX_MESSAGE = 1_000  # characters
-# A slow reader may fall behind by about 10,000 lines.
-PIPE_BYTES = 1024 * 1024  # bytes
-
 # Matches a field that needs no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
-
-
-class LogWriter:
-    """Writes lines to a descriptor without waiting for its reader."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        # Setting the size fails if the descriptor is not a pipe.
-        with contextlib.suppress(AttributeError, OSError):
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLOUT)
-        self._lines: list[bytes] = []
-        # How many dropped lines have not been reported yet, and how many lines have been dropped
-        # since the process started.
-        self._unreported = self.lost_lines = 0
-        self._lock = threading.Lock()
-
-    def write(self, lines: str) -> None:
-        """Queue complete lines for the next flush()."""
-        with self._lock:
-            self._lines.append(lines.encode())
-
-    def flush(self) -> None:
-        """Write the lines; drop and count lines that cannot be written without waiting."""
-        if not (self._lines or self._unreported):
-            return
-        with self._lock:
-            data, self._lines = b"".join(self._lines), []
-            if self._unreported and self._write(self._report()):
-                self._unreported = 0
-            while data:
-                # Write as many complete lines as fit into PIPE_BUF, or one longer line.
-                end = data.rfind(b"\n", 0, select.PIPE_BUF) + 1 or data.index(b"\n") + 1
-                if not self._write(data[:end]):
-                    break
-                data = data[end:]
-            lost = data.count(b"\n")
-            self._unreported += lost
-            self.lost_lines += lost
-
-    def _report(self) -> bytes:
-        lines = f"{plural(self._unreported, 'line')} {'was' if self._unreported == 1 else 'were'}"
-        return f"{lines} lost: the log was not read in time.\n".encode()
-
-    def _write(self, lines: bytes) -> bool:
-        """Write lines; return whether they could be written without waiting."""
-        try:
-            return bool(self._poll.poll(0)) and os.write(self._descriptor, lines) > 0
-        except OSError:
-            # The reader is gone, or the disk is full.
-            return False
 
 
 class AccessLog:

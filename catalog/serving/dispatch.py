@@ -22,7 +22,7 @@ from ..store.connection.sqlite import DeadlineExceeded
 from .fair_queue import FairQueue
 from .http_parser import HttpError
 from .uploads import find_token
-from .wsgi import HttpResponse, Task, describe_server, error_response
+from .wsgi import HttpResponse, Task, error_response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -138,8 +138,6 @@ class Dispatcher:
             self._add("session", task)
         elif kind is Kind.CHANGE and self._may_have_token(task):
             self._add("publisher", task)
-        elif request.path == "*":
-            task.respond(task, describe_server())
         else:
             self._queue_read(task)
 

@@ -25,13 +25,9 @@ from .http_syntax import (
 )
 
 HEAD_END = b"\r\n\r\n"
-# The maximum number of empty lines before a request line. RFC 9112, section 2.2, requires a server
-# to ignore at least one.
-MAX_EMPTY_LINES = 8
 # The first byte of a TLS connection. A TLS client never sends a complete head: without this check,
 # it would have to wait for the request timeout.
 TLS_HANDSHAKE = b"\x16"
-NO_BODY_NEEDED = "no request needs a body"
 
 
 class HttpError(NamedTuple):
@@ -81,7 +77,6 @@ class HttpRequest:
         self.body_size = 0
         self._max_body = max_body
         self._head = bytearray()
-        self._empty_lines = 0
         self._chunks: ChunkedDecoder | None = None
 
     @property
@@ -121,13 +116,9 @@ class HttpRequest:
         head += data
         if head.startswith(TLS_HANDSHAKE):
             raise MalformedRequestError("it begins with TLS, but this is a port for plain HTTP")
+        # RFC 9112, section 2.2, requires a server to ignore an empty line before a request line.
         while head.startswith(CRLF):
             del head[:2]
-            self._empty_lines += 1
-            if self._empty_lines > MAX_EMPTY_LINES:
-                raise MalformedRequestError(
-                    "there are too many empty lines before the request line"
-                )
         # Earlier data was searched already, but it may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
@@ -207,8 +198,9 @@ class HttpRequest:
                 self._fail_as_too_large()
 
     def _fail_as_too_large(self) -> None:
-        is_public = self.path.startswith(V1_PREFIX)
-        allowed = NO_BODY_NEEDED if is_public else f"it must not exceed {self._max_body - 1} bytes"
+        allowed = f"it must not exceed {self._max_body - 1} bytes"
+        if self.path.startswith(V1_PREFIX):
+            allowed = "no request needs a body"
         self.fail(HttpError("413 Request Entity Too Large", f"Request body too large: {allowed}."))
 
     def accept_body(self, file: BinaryIO, limit: int) -> None:

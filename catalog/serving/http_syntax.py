@@ -68,8 +68,6 @@ def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
         raise MalformedRequestError("the target must not have a fragment")
     if method == "CONNECT":
         raise MalformedRequestError("CONNECT is for proxies, and this server is not a proxy")
-    if target == b"*" and method == "OPTIONS":
-        return None, "*", ""
     location, _, query = target.partition(b"?")
     authority = None
     if not location.startswith(b"/"):

@@ -7,6 +7,7 @@ label contains text from a client: routes, methods, pools and reasons are fixed 
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -14,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from click import ClickException
 from flask import Flask
 from prometheus_client import (
     CollectorRegistry,
@@ -24,6 +26,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
+    make_wsgi_app,
 )
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -32,8 +35,10 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
+from waitress import create_server
 
 from .. import __version__
+from ..settings import split_address
 from ..store.connection.database import Database
 from ..store.connection.file_paths import wal_path
 from ..store.connection.revision import read_revision
@@ -41,27 +46,36 @@ from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.read.statistics import count_listed
 from ..store.read.tokens import next_expiry
 from ..system.atomic_files import file_size
+from ..system.bound_sockets import bind
 from ..system.dated_files import find_newest
+from ..system.paths import error_reason
 from .event_loop import EventLoop
-from .metrics_server import serve_metrics
 
 # The maximum duration of the statements of one scrape.
 SQL_DEADLINE = 2.0  # seconds
-UNMATCHED = "unmatched"
+# The limits for clients that connect to the metrics port. Beyond MAX_CONNECTIONS, new connections
+# wait until another one is closed.
+MAX_CONNECTIONS = 100
+IDLE_TIMEOUT = 10  # seconds
 INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"})
-OTHER_METHOD = "other"
 PREFIX = "widget_catalog"
 # Upper bounds of the histogram's buckets.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)  # seconds
 
 
-def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
-    """Serve metrics; return their URL. Raise OSError or UnicodeError if the address is unusable."""
+def start(app: Flask, loop: EventLoop) -> str:
+    """Serve metrics on CATALOG_METRICS and return their URL; raise ClickException if that fails."""
+    address = app.config["METRICS"]
+    try:
+        bound = bind(*split_address(address))
+    except (OSError, UnicodeError) as error:
+        raise ClickException(
+            f"Cannot serve CATALOG_METRICS on {address}: {error_reason(error)}."
+        ) from error
     # Without this call, each series would get a second one with its creation time.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
-    name, port = serve_metrics(registry, host, port)
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
         {"version": __version__}
     )
@@ -70,6 +84,16 @@ def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     loop.context.count_request = RequestCounts(registry, route_names(app)).add
+    server = create_server(
+        make_wsgi_app(registry),
+        sockets=bound,
+        connection_limit=MAX_CONNECTIONS,
+        channel_timeout=IDLE_TIMEOUT,
+        cleanup_interval=1,
+        asyncore_use_poll=True,
+    )
+    threading.Thread(target=server.run, daemon=True).start()
+    name, port = bound[0].getsockname()[:2]
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/metrics"
 
 
@@ -106,8 +130,8 @@ class RequestCounts:
 
     def add(self, endpoint: str | None, method: str, status: int, seconds: float) -> None:
         """Count a request."""
-        route = self._routes.get(endpoint or "", UNMATCHED)
-        method = method if method in METHODS else OTHER_METHOD
+        route = self._routes.get(endpoint or "", "unmatched")
+        method = method if method in METHODS else "other"
         self._request(route, method, str(status)).inc()
         self._duration(route, method).observe(seconds)
         if endpoint in INSTALL_ENDPOINTS and status == 200:

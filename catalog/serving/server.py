@@ -15,9 +15,9 @@ from click import ClickException
 from flask import Flask
 
 from ..domain.messages import plural
-from ..settings import split_address
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DatabaseGoneError
+from ..system.bound_sockets import bind, bind_path
 from ..system.paths import error_reason
 from ..system.process import allow_open_files, open_closed_outputs, release_large_blocks
 from ..system.systemd import notify_ready, take_passed_sockets
@@ -26,7 +26,7 @@ from .connection_limits import MAX_ACCEPTS, ConnectionLimits
 from .context import Context
 from .dispatch import Dispatcher
 from .event_loop import EventLoop
-from .listeners import Listener, bind, bind_path
+from .listeners import Listener
 from .uploads import Uploads
 
 # Threads release the GIL often while they read the database. With Python's default of 5 ms to get
@@ -77,7 +77,7 @@ def serve(
     except ValueError as error:
         raise ClickException(str(error)) from error
     unix_path = None if passed else unix_path
-    bound = passed or ([bind_path(unix_path)] if unix_path else bind_address(app))
+    bound = passed or bind_sockets(app, unix_path)
     try:
         # This migrates a file of an earlier release. It runs after bind(), so that a second service
         # on the same address fails before it migrates the file of the first one.
@@ -104,7 +104,12 @@ def serve(
             context.proxies,
         )
         loop = EventLoop(context, limits, listeners, lambda: stop_if_gone(context, database))
-        metrics_url = start_metrics(app, loop)
+        metrics_url = None
+        if app.config["METRICS"]:
+            # This import is local so that a service without metrics starts faster.
+            from . import metrics
+
+            metrics_url = metrics.start(app, loop)
         print_start(database, listeners[0].url, metrics_url, print_json)
         notify_ready()
         loop.run()
@@ -152,18 +157,23 @@ def stop_if_gone(context: Context, database: Database) -> None:
         context.has_failed = context.is_stopping = True
 
 
-def bind_address(app: Flask) -> list[socket.socket]:
-    """Return sockets for CATALOG_HOST and CATALOG_PORT; raise ClickException if that fails."""
+def bind_sockets(app: Flask, unix_path: Path | None) -> list[socket.socket]:
+    """Return the sockets to listen on; raise ClickException if that fails.
+
+    Without a path for a Unix socket, the address is CATALOG_HOST and CATALOG_PORT.
+    """
     host, port = app.config["HOST"], app.config["PORT"]
     try:
-        return bind(host, port)
+        return [bind_path(unix_path)] if unix_path else bind(host, port)
     except (socket.gaierror, UnicodeError) as error:
         raise ClickException(f"Cannot listen on {host}: unknown host name or address.") from error
     except OSError as error:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        in_use = error.errno == errno.EADDRINUSE
-        advice = " Choose another port with --port or CATALOG_PORT." if in_use else ""
-        raise ClickException(f"Cannot listen on {address}: {error.strerror}.{advice}") from error
+        address = unix_path or (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        other = "path" if unix_path else "port with --port or CATALOG_PORT"
+        advice = f" Choose another {other}." if error.errno == errno.EADDRINUSE else ""
+        raise ClickException(
+            f"Cannot listen on {address}: {error_reason(error)}.{advice}"
+        ) from error
 
 
 def create_context(app: Flask, log: AccessLog, testing: bool) -> Context:
@@ -179,22 +189,6 @@ def create_context(app: Flask, log: AccessLog, testing: bool) -> Context:
         idle_timeout=config["IDLE_TIMEOUT"],
         max_body=TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE,
     )
-
-
-def start_metrics(app: Flask, loop: EventLoop) -> str | None:
-    """Serve metrics on CATALOG_METRICS and return their URL; raise ClickException if that fails."""
-    address = app.config["METRICS"]
-    if not address:
-        return None
-    # This import is local so that a service without metrics starts faster.
-    from . import metrics
-
-    try:
-        return metrics.start(app, loop, *split_address(address))
-    except (OSError, UnicodeError) as error:
-        raise ClickException(
-            f"Cannot serve CATALOG_METRICS on {address}: {error_reason(error)}."
-        ) from error
 
 
 def handle_signals(context: Context) -> None:

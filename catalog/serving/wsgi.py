@@ -159,12 +159,6 @@ def error_response(request: HttpRequest, error: HttpError) -> HttpResponse:
     return HttpResponse(error.status, headers, [body])
 
 
-def describe_server() -> HttpResponse:
-    """Return the response to OPTIONS *: the methods of the server as a whole."""
-    headers = [("Allow", "GET, HEAD, PATCH, POST, PUT, OPTIONS"), NOSNIFF, ("Content-Length", "0")]
-    return HttpResponse("200 OK", headers, [])
-
-
 def is_for_v1(line: str) -> bool:
     """Return whether the target of a request line is a path of the public API."""
     target = line.partition(" ")[2]

@@ -64,7 +64,6 @@ BAD_REQUEST_LINES = {
     "space in the target": head(b"GET /api/ health HTTP/1.1"),
     "space at the start": head(b" GET " + CLOCK + b" HTTP/1.1"),
     "tab for a space": head(b"GET\t" + CLOCK + b" HTTP/1.1"),
-    "nine empty lines": b"\r\n" * 9 + head(),
     "line ended by LF": head().replace(b"\r\n", b"\n", 1),
     "all lines ended by LF": head().replace(b"\r\n", b"\n"),
     "incomplete, but a line ended by LF": b"GET " + CLOCK + b" HTTP/1.1\n",
@@ -256,7 +255,7 @@ def last_chunks(body: bytes) -> bytes:
 
 UNUSUAL_BUT_VALID = {
     "no host": b"GET /api/health HTTP/1.0\r\n\r\n",
-    "eight empty lines before": b"\r\n" * 8 + health(),
+    "many empty lines before": b"\r\n" * 100 + health(),
     "an absolute URL": head(b"GET HTTPS://a/api/health HTTP/1.0"),
     "an absolute URL without a path": head(b"GET http://other?q=clock HTTP/1.0"),
     "an empty host": host(b"", version=b"1.0"),

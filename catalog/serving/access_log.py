@@ -73,7 +73,7 @@ class AccessLog:
             self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
 
 
-# Recomputed once per second.
+# The text changes once per second, so caching one value is enough.
 @lru_cache(1)
 def date_and_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
@@ -85,7 +85,7 @@ def utc_time(now: float) -> str:
 
 
 def escape_field(text: str) -> str:
-    """Return the text as one word of printable ASCII, cut to MAX_FIELD, or - if it is empty."""
+    """Return the text as one word of printable ASCII, truncated to MAX_FIELD; "-" if empty."""
     if len(text) <= MAX_FIELD and is_plain(text):
         return text
     escaped = text[:MAX_FIELD].encode("unicode_escape").decode("ascii").replace(" ", r"\x20") or "-"
@@ -93,7 +93,7 @@ def escape_field(text: str) -> str:
 
 
 class ErrorFormatter(logging.Formatter):
-    """Formats an error as one line; in text, each line of its traceback begins with a space."""
+    """Formats an error as one JSON line, or as text with an indented traceback."""
 
     def __init__(self, log_format: str) -> None:
         super().__init__()
@@ -108,8 +108,8 @@ class ErrorFormatter(logging.Formatter):
         fields = {"time": when, "level": record.levelname.lower(), "message": message[:MAX_MESSAGE]}
         line = json.dumps(fields | ({"traceback": "\n".join(trace)} if trace else {}))
         while len(line) >= select.PIPE_BUF and len(trace) > 1:
-            # The innermost calls are the most useful ones: keep the first line, and remove the
-            # outermost calls.
+            # Shorten a long traceback: keep its first line, and remove the outermost calls, which
+            # are the least useful ones.
             del trace[1]
             line = json.dumps(fields | {"traceback": "\n".join(trace)})
         return line

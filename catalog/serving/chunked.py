@@ -25,14 +25,14 @@ class ChunkedDecoder:
         self.is_complete = False
         # The part of a size line, or of the trailers, that has arrived so far.
         self._line = b""
-        # The line end of the previous chunk, which comes before a size line.
+        # The CRLF that ends the previous chunk; empty before the first chunk.
         self._chunk_end = b""
         self._in_trailers = False
-        # How many bytes the chunk still lacks, and how many bytes framing may still use.
+        # How many bytes of the chunk are missing, and how many more bytes framing may take.
         self._missing, self._allowance = 0, MAX_FRAMING
 
     def decode(self, data: bytes) -> tuple[bytes, int]:
-        """Return the content of the data, and how many bytes of it belong to this body."""
+        """Return the decoded content, and how many bytes of the data belong to this body."""
         earlier = len(self._line)
         data, self._line = self._line + data, b""
         pieces, position = [], 0
@@ -48,7 +48,7 @@ class ChunkedDecoder:
         return b"".join(pieces), position - earlier
 
     def _read_framing(self, data: bytes, start: int) -> int:
-        """Read a size line after the end of a chunk, or the trailers; return where they end."""
+        """Read the size line of the next chunk, or the trailers; return the position after them."""
         last = b"\n\r\n" if self._in_trailers else b"\n"
         line_start = start + len(self._chunk_end)
         found = data.find(last, line_start)

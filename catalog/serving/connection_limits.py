@@ -22,7 +22,7 @@ ACTIVE_PHASES = (Phase.RECEIVING, Phase.SENDING)
 
 
 class Group:
-    """All connections, or those of one client."""
+    """All connections, or the connections of one client, with their maximum number."""
 
     def __init__(self, maximum: int) -> None:
         self.maximum, self.size = maximum, 0
@@ -46,7 +46,7 @@ class Group:
             self.active[connection] = None
 
     def find_surplus(self) -> Connection | None:
-        """Return the connection to close if there are too many."""
+        """Return the connection to close if the group has too many connections."""
         if self.size <= self.maximum:
             return None
         return next(iter(self.idle or self.active), None)
@@ -71,9 +71,9 @@ class ConnectionLimits:
         return list(self._groups)
 
     def room(self, *, has_unread: bool = False) -> int:
-        """Return how many connections may be accepted if unhandled ones are closed to make room.
+        """Return how many connections may be accepted if others are closed to make room.
 
-        If some requests have arrived but were not read yet, only idle connections may be closed.
+        If some requests have arrived but are still unread, only idle connections may be closed.
         """
         busy = self.all.size - len(self.all.idle) if has_unread else self.all.handled
         return min(self.all.maximum - busy, MAX_ACCEPTS)

@@ -15,7 +15,7 @@ A connection is always in one phase, and each phase has one deadline:
    QUIET_TIMEOUT, or has sent for DISCARD_TIMEOUT.
 6. CLOSED. The event loop closes the socket at the end of its turn.
 
-Each turn of the event loop parses one request of a connection, and at most READ_BYTES of it.
+In one turn of the event loop, a connection reads once and parses at most one request.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class Connection:
 
     phase: int
     deadline: float
-    # The event loop records which events it waits for, and whether the connection is queued.
+    # The event loop sets these: the events that it waits for, and whether the connection is queued.
     registered_events = 0
     is_queued = False
     # The request that is being received.
@@ -92,7 +92,7 @@ class Connection:
         # The client, for fair queueing. All connections of a proxy belong to one client.
         self.client = client_network(host)
         self.sender = Sender(connected)
-        # Input that was not parsed yet, because it follows the request that is being handled.
+        # Input that has not been parsed yet, because it follows the request that is being handled.
         self._unparsed = b""
         connected.setblocking(False)
         self._enter(Phase.RECEIVING, context.request_timeout)
@@ -215,7 +215,7 @@ class Connection:
         self.send(*pieces)
 
     def send(self, *pieces: Piece) -> None:
-        """Send more of the response, after adding these pieces to it."""
+        """Add these pieces to the response, and send as much of it as possible."""
         sent = self.sender.sent
         try:
             self.sender.send(*pieces)
@@ -273,12 +273,12 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection after the client has closed it or has received its last response."""
+        """Log an unfinished response, free the request, and close the connection."""
         if self.phase == Phase.CLOSED:
             return
         self._log_response()
-        # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
-        # this option.
+        # By default, the kernel would retransmit the rest of a response for minutes. Only Linux has
+        # TCP_USER_TIMEOUT.
         with contextlib.suppress(AttributeError, OSError):
             timeout = self._context.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)

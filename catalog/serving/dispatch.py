@@ -48,7 +48,7 @@ TOO_MANY_QUEUED = HttpError(
 
 
 class Pool:
-    """Threads that handle the requests of a queue; the queue is fair by client."""
+    """Threads that handle queued requests; clients take turns in the queue."""
 
     def __init__(self, threads: int, handle: Callable[[Task], None]) -> None:
         # The number of threads, and how many of them are handling a request.
@@ -92,7 +92,7 @@ class Pool:
 
 
 class Dispatcher:
-    """The threads of the service. The thread that creates it becomes the I/O thread."""
+    """The threads of the service. The thread that creates the dispatcher is the I/O thread."""
 
     def __init__(
         self, application: "WSGIApplication", database: Database, *, testing: bool = False
@@ -112,13 +112,13 @@ class Dispatcher:
             "long": Pool(1, partial(self._guard, self._read_long)),
             "writer": Pool(database.writer_threads, partial(self._guard, self._install)),
             "publisher": Pool(1, partial(self._guard, self._change)),
-            # A session may wait for an issuer of id tokens, which must not delay other requests.
+            # This pool has its own thread because checking an id token may wait for its issuer.
             "session": Pool(1, partial(self._guard, self._change)),
         }
         self._responses: deque[tuple[Task, HttpResponse | None]] = deque()
 
     def _guard(self, handle: Callable[[Task], None], task: Task) -> None:
-        """Handle the request, and end it if handle() raises an unexpected error."""
+        """Handle the request; after an unexpected error, close its connection."""
         try:
             handle(task)
         except BaseException:
@@ -142,7 +142,7 @@ class Dispatcher:
             self._queue_read(task)
 
     def _may_have_token(self, task: Task) -> bool:
-        # A request whose body was rejected changes nothing, so it does not need the publisher.
+        # A request whose body was rejected changes nothing, so a thread for reads handles it.
         if task.request.rejected_body:
             return False
         try:

@@ -1,8 +1,8 @@
 """The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
-A turn serves connections from a queue that is fair by client, until it has spent TURN_TIME; the
+A turn serves connections from a queue that is fair to all clients, until TURN_TIME is over. The
 remaining connections keep their places for the next turn. As a result, a flood from one client
-delays only that client.
+hardly delays other clients.
 
 Sockets stay registered for their events from turn to turn. A registration changes only for a
 connection that entered another phase, so the cost of a turn does not grow with idle connections.
@@ -25,8 +25,8 @@ from .listeners import Listener
 TURN_TIME = 0.001  # seconds
 # The time between two checks of the deadlines and of the database file.
 CHECK_INTERVAL = 1  # seconds
-# The events that a connection waits for in each phase. While a request is handled, further input
-# has to wait; when some arrives, the registration is removed.
+# The events that a connection waits for in each phase. HANDLING has no entry: the connection stays
+# registered until more input arrives, and that input has to wait.
 EVENTS = {
     Phase.RECEIVING: EVENT_READ,
     Phase.SENDING: EVENT_WRITE,
@@ -63,7 +63,7 @@ class EventLoop:
             self.run_turn(CHECK_INTERVAL)
 
     def run_turn(self, timeout: float) -> None:
-        """Send, read and accept as far as possible; wait for an event up to the timeout."""
+        """Wait up to the timeout for an event; then send, read and accept as far as possible."""
         context = self.context
         self._settle()
         self._register_listeners()

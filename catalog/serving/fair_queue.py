@@ -1,4 +1,4 @@
-"""A queue that is fair by client: each client has its own line, and the lines take turns."""
+"""A fair queue: each client has its own line of items, and the lines take turns."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ Item = TypeVar("Item", bound=Any)
 
 
 class FairQueue(Generic[Item]):
-    """A queue in which a client with many items delays other clients by only one item each turn."""
+    """A queue in which a client with many items delays other clients by only one item per turn."""
 
     def __init__(self) -> None:
         # The lines by client, in the order of their turns.
@@ -32,6 +32,6 @@ class FairQueue(Generic[Item]):
         item = line.popleft()
         self.length -= 1
         if line:
-            # The next turn of this client comes after the turns of all others.
+            # The next turn of this client comes after the turns of all other clients.
             self._lines[client] = line
         return item

@@ -81,7 +81,7 @@ class HttpRequest:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the rest of the request is not parsed; the client may still be sending it."""
+        """Whether the rest of the request is ignored; the client may still be sending it."""
         return bool(self.error or self.rejected_body)
 
     def receive(self, data: bytes) -> int:
@@ -115,7 +115,7 @@ class HttpRequest:
         head = self._head
         head += data
         if head.startswith(TLS_HANDSHAKE):
-            raise MalformedRequestError("it begins with TLS, but this is a port for plain HTTP")
+            raise MalformedRequestError("it is a TLS handshake, but this port is for plain HTTP")
         # RFC 9112, section 2.2, requires a server to ignore an empty line before a request line.
         while head.startswith(CRLF):
             del head[:2]
@@ -171,7 +171,7 @@ class HttpRequest:
         if encoding is not None:
             if encoding.lower() != "chunked" or self.version != "1.1":
                 raise MalformedRequestError(
-                    "Transfer-Encoding must be chunked, once, and in HTTP/1.1"
+                    "Transfer-Encoding must be given once, as chunked, and only in HTTP/1.1"
                 )
             if length is not None:
                 raise MalformedRequestError(
@@ -180,7 +180,7 @@ class HttpRequest:
             self._chunks = ChunkedDecoder()
         elif length is not None:
             if not CONTENT_LENGTH.fullmatch(length):
-                raise MalformedRequestError("Content-Length must be 1 to 19 digits, once")
+                raise MalformedRequestError("Content-Length must be given once, as 1 to 19 digits")
             self.content_length = int(length)
 
     def _expect_body(self) -> None:

@@ -75,7 +75,7 @@ def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
         host, _, rest = rest.partition(b"/")
         authority, location = host.decode("latin-1"), b"/" + rest
         if scheme.lower() not in (b"http", b"https") or not authority or not is_host(authority):
-            raise MalformedRequestError("the target must be a path or a URL with http or https")
+            raise MalformedRequestError("the target must be a path or an http or https URL")
     # Several leading slashes become one, so that all code that compares paths sees the same path.
     path = "/" + unquote_to_bytes(location).decode("latin-1").lstrip("/")
     return authority, path, percent_encoded(query)

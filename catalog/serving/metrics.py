@@ -73,7 +73,7 @@ def start(app: Flask, loop: EventLoop) -> str:
         raise ClickException(
             f"Cannot serve CATALOG_METRICS on {address}: {error_reason(error)}."
         ) from error
-    # Without this call, each series would get a second one with its creation time.
+    # Without this call, each counter and histogram would get a second series, _created.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
@@ -118,7 +118,7 @@ class RequestCounts:
         )
         durations = Histogram(
             f"{PREFIX}_http_request_duration_seconds",
-            "From the end of the request head to the end of the response.",
+            "Time from the end of the request head to the end of the response.",
             labels,
             registry=registry,
             buckets=BOUNDS,
@@ -196,8 +196,8 @@ class DatabaseCollector(Collector):
             failures.add_metric((reason,), number)
         yield failures
         path = self._database.real_path
-        yield _gauge("database_size_bytes", "Database file.", file_size(path))
-        yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
+        yield _gauge("database_size_bytes", "Size of the database file.", file_size(path))
+        yield _gauge("wal_size_bytes", "Size of the WAL.", file_size(wal_path(path)))
         read = self._read()
         is_readable = read is not None and not self._database.is_damaged
         is_writable = is_readable and self._database.is_writable()

@@ -42,7 +42,7 @@ STOP_IDLE_TIME = 0.3  # seconds
 BASE_FILES = 110
 FILES_PER_CLIENT = 2
 
-# The application rejects bodies that are only slightly too large, with its own message.
+# Bodies that exceed the limit by up to this much reach the application, which rejects them.
 BODY_TOLERANCE = 16 * 1024  # bytes
 # A control request in testing mode may contain a bundle or a whole catalog.
 TESTING_BODY = 64 * 1024 * 1024  # bytes
@@ -60,7 +60,7 @@ def serve(
     """Serve until a signal stops the process; raise ClickException if the service cannot start.
 
     If the database file is removed or replaced, the process ends with an error and must be
-    restarted, so that no other process uses a file that this process still writes to.
+    restarted: otherwise, it would keep writing to a file that other processes no longer use.
 
     Sockets passed by systemd take precedence over a Unix socket at a path, and a Unix socket takes
     precedence over CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a
@@ -79,8 +79,8 @@ def serve(
     unix_path = None if passed else unix_path
     bound = passed or bind_sockets(app, unix_path)
     try:
-        # This migrates a file of an earlier release. It runs after bind(), so that a second service
-        # on the same address fails before it migrates the file of the first one.
+        # This call migrates a file of an earlier release. It follows bind(), so that a second
+        # service on the same address fails before it migrates the file of the first one.
         database.open_for_serving()
     except DatabaseError as error:
         if unix_path:
@@ -123,7 +123,7 @@ def serve(
 
 def raise_file_limit(connections: int) -> None:
     """Raise the limit on open files to the number that this many connections can need."""
-    # New connections are accepted before old ones are closed to make room.
+    # Allow for MAX_ACCEPTS connections that are accepted before old ones are closed.
     needed = connections * FILES_PER_CLIENT + MAX_ACCEPTS + BASE_FILES
     try:
         allow_open_files(needed)

@@ -54,7 +54,7 @@ class Uploads:
     ) -> None:
         self._database, self._directory = database, directory
         self._max_bundle, self._request_timeout = max_bundle, request_timeout
-        # The client of each request with a form; None for a change.
+        # Maps each admitted request to its client if its body is a form, and to None for a change.
         self._clients: dict[HttpRequest, str | None] = {}
 
     def admit(self, request: HttpRequest, client: str) -> float:

@@ -44,7 +44,7 @@ class HttpResponse:
 
     @property
     def length(self) -> int:
-        """The number of bytes of the body."""
+        """The number of bytes in the body."""
         if isinstance(self.body, ReadOnlyFileBasedBuffer):
             return len(self.body)
         return sum(map(len, self.body))
@@ -148,7 +148,7 @@ def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> HttpResp
 
 
 def error_response(request: HttpRequest, error: HttpError) -> HttpResponse:
-    """Return an error of the server in the format of the API's errors."""
+    """Return the response for an error of the server, in the error format of the API."""
     headers = [("Content-Type", "application/json"), NOSNIFF]
     if is_for_v1(request.first_line.decode("latin-1")):
         headers += [*CORS_HEADERS.items(), ("Cache-Control", "no-cache")]
@@ -168,7 +168,7 @@ def is_for_v1(line: str) -> bool:
     return f"/{unquote(target).lstrip('/')}".startswith(V1_PREFIX)
 
 
-# Recomputed once per second.
+# The date changes once per second, so caching one value is enough.
 http_date = lru_cache(1)(build_http_date)
 
 

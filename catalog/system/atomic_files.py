@@ -5,7 +5,6 @@ import fcntl
 import itertools
 import math
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
-SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
+SCRATCH_NAMES = f"{SCRATCH_PREFIX}????????"
+# A directory for incomplete files in which no file was created for this long is abandoned.
+ABANDONED_AFTER = 86_400  # seconds
 # The interval at which a process that waits for a lock tries again.
 LOCK_INTERVAL = 0.05  # seconds
 
@@ -77,78 +78,30 @@ def find_unused(path: Path) -> Path:
 
 
 def keep_file(path: Path, name: Path) -> None:
-    """Give the file a second name; it also keeps its first name."""
-    with scratch_directory(name.parent) as directory:
-        kept = directory / "kept"
-        try:
-            os.link(path, kept)
-        except OSError:
-            # The file system does not support hard links.
-            shutil.copy2(path, kept)
-        replace_file(kept, name)
+    """Give the file a second name, which must be unused; it also keeps its first name."""
+    try:
+        os.link(path, name)
+    except OSError:
+        # The file system does not support hard links.
+        shutil.copy2(path, name)
 
 
 @contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """Create a directory for incomplete files, and remove it with its content after the block.
 
-    A process that is killed leaves its directory behind; the next call with the same parent removes
-    that directory. Each process locks its directory, so directories in use are not removed.
+    A process that is killed leaves its directory behind. The first call with the same parent after
+    a day removes that directory.
     """
-    _remove_abandoned(parent)
-    directory, descriptor = _create_locked(parent)
+    for path in parent.glob(SCRATCH_NAMES):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > ABANDONED_AFTER:
+                shutil.rmtree(path, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(dir=parent, prefix=SCRATCH_PREFIX))
     try:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        os.close(descriptor)
-
-
-def _create_locked(parent: Path) -> tuple[Path, int]:
-    while True:
-        directory = Path(tempfile.mkdtemp(dir=parent, prefix=SCRATCH_PREFIX))
-        # Before the directory is locked, another process may remove it as abandoned. In that case,
-        # create another one.
-        with suppress(FileNotFoundError):
-            descriptor = _open_directory(directory)
-            if _lock(descriptor) is not False and is_at_path(directory, descriptor):
-                return directory, descriptor
-            os.close(descriptor)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    try:
-        names = os.listdir(parent)
-    except OSError:
-        return
-    for name in filter(SCRATCH_NAME.fullmatch, names):
-        # A path that cannot be opened is not a directory, or belongs to another user.
-        with suppress(OSError):
-            descriptor = _open_directory(parent / name)
-            try:
-                is_own = os.fstat(descriptor).st_uid == os.geteuid()
-                if is_own and _lock(descriptor):
-                    shutil.rmtree(parent / name, ignore_errors=True)
-            finally:
-                os.close(descriptor)
-
-
-def _open_directory(directory: Path) -> int:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _lock(descriptor: int) -> bool | None:
-    """Try to lock the directory; return False if another process holds the lock.
-
-    Return None if the file system cannot lock directories.
-    """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def is_at_path(path: Path, descriptor: int) -> bool:
@@ -172,7 +125,7 @@ def locked_directory(
     try:
         end = time.monotonic() + timeout
         is_waiting = False
-        while _lock(descriptor) is False:
+        while not _try_lock(descriptor):
             if not is_waiting and on_wait:
                 on_wait()
             is_waiting = True
@@ -184,6 +137,15 @@ def locked_directory(
     finally:
         # Closing the descriptor releases the lock. The kernel does the same when the process ends.
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock the directory; return False if another caller holds the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
+    return True
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,9 +1,10 @@
-"""Files that a killed command leaves: the next command removes them."""
+"""Files that a killed command leaves: a command removes them a day later."""
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS.values(), ids=COMMANDS)
-def test_files_of_a_killed_command_are_removed_by_the_next(
+def test_files_of_a_killed_command_are_removed_after_a_day(
     catalog: Path, backups: Path, where: str, line: list[str]
 ) -> None:
     folder = {"backups": backups, "service": catalog.parent}[where]
@@ -83,7 +84,15 @@ def test_files_of_a_killed_command_are_removed_by_the_next(
     assert killed.returncode == -signal.SIGKILL
     assert contents(folder) > before
     flask(catalog, *command)
+    (left,) = contents(folder) - before
+    set_age(folder / left, hours=25)
+    flask(catalog, *command)
     assert contents(folder) == before
+
+
+def set_age(directory: Path, *, hours: float) -> None:
+    changed = time.time() - hours * 3600
+    os.utime(directory, (changed, changed), follow_symlinks=False)
 
 
 @contextmanager
@@ -119,6 +128,8 @@ def test_only_scratch_directories_are_removed(tmp_path: Path) -> None:
         each.mkdir()
     link = tmp_path / ".widget-catalog-abcdefgh"
     link.symlink_to(others[0])
+    for each in (*others, link):
+        set_age(each, hours=25)
     with scratch_directory(tmp_path):
         pass
     assert sorted(tmp_path.iterdir()) == sorted([*others, link])

@@ -87,7 +87,7 @@ def test_json_has_the_problems_and_the_warnings(tmp_path: Path) -> None:
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
-CHANGE = "its entry in the change feed does not match whether it is listed."
+CHANGE = "its entry in the change feed is missing or wrong."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
 ANY = "INSERT INTO sdk_range (range) VALUES ('any')"

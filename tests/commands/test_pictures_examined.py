@@ -63,7 +63,7 @@ def test_check_reports_it(fooled: Flask, evil: bytes) -> None:
     sha256 = hashlib.sha256(evil).hexdigest()
     assert result.exit_code == 1
     assert (
-        f"acme/clock: the file {sha256} does not match its picture, so it is not shown.\n"
+        f"acme/clock: its picture is not shown, since the file {sha256} does not match it.\n"
         in result.output
     )
 

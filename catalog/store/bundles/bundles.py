@@ -15,7 +15,7 @@ from ...system.paths import path_text
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"
 GZIP_SUFFIX = ".gz"
-# The names of compressed bundles and of incomplete files.
+# Patterns for the names of compressed bundles and of incomplete files.
 COMPRESSED_NAME = re.compile("[0-9a-f]{64}[.]gz")
 PARTIAL_NAME = re.compile("[0-9a-f]{64}([.][a-z0-9_]+[.]gz)?[.]partial")
 # The maximum time that a command waits for the lock on the directory. Other processes hold this
@@ -118,7 +118,7 @@ class Bundles:
             yield Bundles(directory)
 
     def accept(self, incoming: "Bundles", sha256: str) -> None:
-        """Store a bundle of incoming(), with its compressed form if it has one."""
+        """Move a bundle, and its compressed form if there is one, from the incoming() directory."""
         if (compressed := incoming.gzip_path(sha256)).exists():
             os.replace(compressed, self.gzip_path(sha256))
         os.replace(incoming.path(sha256), self.path(sha256))
@@ -141,15 +141,15 @@ class Bundles:
                     os.fsync(file.fileno())
             os.replace(new, self.path(sha256))
         except BaseException as error:
-            # The disk may be full: free the space.
+            # Remove the incomplete file: the disk may be full.
             new.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                # The error of a failed write does not name the file.
+                # Add a path to the error: a failed write does not name its file.
                 error.filename = error.filename or str(self.directory)
             raise
 
     def sync(self) -> None:
-        """Make added bundles survive a power failure; call this before a version refers to them.
+        """Make new files survive a power failure; call this before a version refers to them.
 
         One call for many bundles takes about as long as storing a single bundle.
         """
@@ -163,7 +163,7 @@ class Bundles:
             try:
                 _verify(file, sha256, size=None)
             except OSError as error:
-                # The error of a failed read does not name the file.
+                # Add the path to the error: a failed read does not name its file.
                 error.filename = error.filename or str(path)
                 raise
             file.seek(0)

@@ -80,7 +80,10 @@ def compress_bundle(
 
 
 def _write(plain_path: Path, sha256: str, file: BinaryIO, check: Callable[[], None]) -> bool:
-    """Write the compressed form if it is smaller; return whether the bundle has this hash."""
+    """Compress the bundle into the file; return whether the bundle has this hash.
+
+    If compression does not make the bundle smaller, leave the file empty.
+    """
     digest, compressor = hashlib.sha256(), zlib.compressobj(LEVEL, wbits=GZIP_FORMAT)
     with plain_path.open("rb") as plain:
         while chunk := plain.read(CHUNK):
@@ -107,6 +110,6 @@ def verify_compressed(bundles: Bundles, sha256: str) -> None:
                     chunk = decompressor.unconsumed_tail
             digest.update(decompressor.flush())
     except zlib.error:
-        raise BundleError("it is not gzip") from None
+        raise BundleError("it is not a gzip file") from None
     if digest.hexdigest() != sha256 or not decompressor.eof:
         raise BundleError("it does not contain the bundle")

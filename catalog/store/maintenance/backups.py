@@ -55,7 +55,7 @@ def backup_verified(database: Database, target: Path, name: Path) -> None:
             check_integrity(connection)
     except sqlite3.Error as error:
         raise DatabaseError(
-            f"The copy of {database.name} in {name} differs from what was written: {error}."
+            f"The copy of {database.name} in {name} failed verification: {error}."
         ) from error
 
 
@@ -93,7 +93,7 @@ def _check_backup(source: Path) -> None:
 
 
 def _replace_file(database: Database, source: Path, action: str) -> Path | None:
-    """Create the file from a backup; keep a damaged file and return its new path.
+    """Create the file from a backup; keep a damaged file under a new path, and return that path.
 
     A file always exists at the path: without one, `serve --init` would serve an empty catalog.
     """

@@ -43,7 +43,7 @@ SET_FOLDED_KEYWORDS = "UPDATE about SET folded_keywords = :folded WHERE widget_i
 
 
 def repair_derived(database: Database) -> None:
-    """Rebuild all derived rows. A new history begins, so mirrors compare every widget."""
+    """Rebuild all derived rows, and begin a new history, so that mirrors compare every widget."""
     database.transact(_repair)
 
 
@@ -51,8 +51,8 @@ def _repair(transaction: Transaction) -> None:
     _rewrite_derived(transaction)
     for statement in REFRESH[:-1]:
         transaction.execute(statement)
-    # Earlier releases allowed larger widgets. No widget has a negative id, so the trigger finds no
-    # widget for these rows and does not refuse the commit.
+    # Earlier releases allowed larger widgets, which must not make the repair fail. The trigger that
+    # limits the size finds no widget for a negative id, so it does nothing.
     transaction.execute("UPDATE touched SET widget_id = -widget_id")
 
 
@@ -116,7 +116,7 @@ SUMMARIES = """
 SELECT coalesce(scope || '/' || name, 'widget ' || widget_id) AS subject, summary.*
 FROM summary LEFT JOIN widget ON id = widget_id
 """
-# A repair deletes the changes of widgets that are no longer listed.
+# A repair deletes the entries of widgets that are no longer listed, so they are not compared.
 LISTED_CHANGES = "SELECT scope || '/' || name AS subject FROM change WHERE listed"
 INTERVALS = """
 SELECT 'SDK range ''' || range || '''' AS subject, low, high
@@ -127,7 +127,7 @@ DERIVED_ROWS = (
     (LISTINGS, "{}: its listing for search differs from the widget."),
     (KEYWORDS_LISTED, "{}: its keywords for search differ from the widget's."),
     (SUMMARIES, "{}: its summary in search results differs from the widget."),
-    (LISTED_CHANGES, "{}: its entry in the change feed does not match whether it is listed."),
+    (LISTED_CHANGES, "{}: its entry in the change feed is missing or wrong."),
     (INTERVALS, "{}: its stored intervals do not match the range."),
 )
 

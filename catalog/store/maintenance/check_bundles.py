@@ -49,7 +49,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
     for widget, picture in read_pictures(database):
         sha256 = picture["sha256Hash"]
         if sha256 not in wrong and bundles.has(sha256) and not bundles.has_picture(picture):
-            yield f"{widget}: the file {sha256} does not match its picture, so it is not shown."
+            yield f"{widget}: its picture is not shown, since the file {sha256} does not match it."
 
 
 EXTERNAL_BUNDLES = """
@@ -61,7 +61,7 @@ ORDER BY scope, name, precedence
 
 
 def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
-    """Return a sentence for each bundleUrl that points to this catalog, which lacks the bundle."""
+    """Return a sentence for each bundleUrl that points to a bundle this catalog does not store."""
     for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
         bundle = StoredBundle(*columns)
         if url == f"{base_url}{bundle_path(bundle)}":

@@ -28,8 +28,9 @@ from .sqlite import (
 from .transaction import Actor, Transaction, Values
 from .write_counts import WriteCounts
 
-# While another process holds the write lock, queued writes wait one after another. Each write waits
-# for the rest of its busy timeout, which starts when the write arrives, and for at least this long.
+# While another process holds the write lock, queued writes wait one after another. The busy timeout
+# of a write starts when the write arrives. In its turn, a write waits for the rest of its timeout,
+# but at least for this long.
 STALLED_BUSY_TIMEOUT_MS = 5
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Database(Readers):
 
     # True if processes on several machines write to the file; see cluster.py.
     is_cluster = False
-    # Threads that can write at the same time.
+    # The number of threads that can write at the same time.
     writer_threads = 1
 
     def __init__(
@@ -107,7 +108,7 @@ class Database(Readers):
                 self._has_failed = True
             raise
         if count:
-            # A statement that changes no row does not use the disk.
+            # A statement that changes no row writes nothing, so it proves nothing about the disk.
             self._has_failed = False
         return count
 

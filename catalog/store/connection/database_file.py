@@ -46,7 +46,7 @@ class DatabaseFile:
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
         # The identities of the file, the links to it, its WAL and the WAL index when the file was
-        # opened. If a link replaced the file, the next process would use another WAL.
+        # opened. Links matter because SQLite names the WAL after the file that they lead to.
         self._opened: dict[Path, FileId | None] = {}
         # The path of the opened file, after following all links.
         self._opened_file = self.path
@@ -185,7 +185,7 @@ class DatabaseFile:
         self._writer, self._opened = None, {}
 
     def _save_wal(self, writer: Connection) -> None:
-        """Write the WAL to the opened file: SQLite does this only if the file is in place."""
+        """Checkpoint the WAL: on close, SQLite does so only if the file is still in place."""
         try:
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:

@@ -18,7 +18,7 @@ class Deadline(threading.local):
     """The deadline of the current thread, which set() or set_budget() sets."""
 
     _time = math.inf
-    # The deadline in CPU time of the thread.
+    # The CPU time of the thread at which its budget is spent.
     _cpu_time = math.inf
     # True if the request fails at the deadline. Otherwise another thread restarts it.
     is_final = False
@@ -30,12 +30,12 @@ class Deadline(threading.local):
     arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
-        """Set the deadline in seconds from now; if it is final, the request then fails with 503."""
+        """Set a deadline in seconds from now; at a final deadline, the request fails with 503."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
         self._cpu_time, self.only_cached = math.inf, False
 
     def set_budget(self, cpu_seconds: float, *, only_cached: bool = False) -> None:
-        """Limit the CPU time of this thread; beyond it, another thread restarts the request."""
+        """Limit the CPU time of this thread; at the limit, another thread restarts the request."""
         self._time, self.is_final = math.inf, False
         self._cpu_time, self.only_cached = time.thread_time() + cpu_seconds, only_cached
 

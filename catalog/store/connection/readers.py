@@ -11,10 +11,11 @@ from .database_file import DatabaseFile
 from .sqlite import BUSY_TIMEOUT_MS, Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
 from .transaction import Values
 
-# With SQLite's default cache of 2 MB, reading pages takes a sixth of the time of a new search.
+# With SQLite's default cache of 2 MB, a new search spends a sixth of its time on reading the file.
 IO_THREAD_CACHE_KIB = 32_000
-# SQLite steps between two deadline checks: about 50 microseconds on the I/O thread, 5 milliseconds
-# in the pools. Each check needs the GIL, so frequent checks in the pools would slow the I/O thread.
+# The number of SQLite steps between two deadline checks: about 50 microseconds on the I/O thread,
+# and 5 milliseconds in the pools. Each check needs the GIL, so more frequent checks in the pools
+# would slow down the I/O thread.
 IO_THREAD_STEPS = 1_000
 POOL_STEPS = 100_000
 
@@ -41,7 +42,7 @@ class Readers(DatabaseFile):
         # The connections of all threads by thread id, for close(). If a new thread reuses the id of
         # an ended thread, its connection replaces the old one, which is then closed.
         self._readers: dict[int, Connection] = {}
-        # See Connection.counts.
+        # The counts that all connections share; see Connection.counts.
         self._counts: dict[object, tuple[int, Any]] = {}
 
     def reader(self) -> Connection:
@@ -63,7 +64,7 @@ class Readers(DatabaseFile):
     def mark_io_thread(self) -> None:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self.deadline.on_io_thread = True
-        # An open connection would wait for its busy timeout.
+        # Close an open connection, which would wait for locks; the next read opens a new one.
         if self._thread.connection:
             self._thread.connection.close()
             self._thread.connection = None

@@ -104,8 +104,8 @@ class Connection(sqlite3.Connection):
         return self._number, fetch_one(self, "PRAGMA data_version")[0], today()
 
     def __del__(self) -> None:
-        # Since Python 3.13, a thread that ends with an open connection causes a ResourceWarning. A
-        # connection that failed to open cannot be closed either.
+        # Since Python 3.13, discarding an open connection causes a ResourceWarning. If a connection
+        # failed to open, close() raises ProgrammingError.
         with suppress(sqlite3.ProgrammingError):
             self.close()
 
@@ -154,7 +154,7 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
     # Installs update the same few pages again and again. A checkpoint at 4,000 pages (16 MB), four
     # times the default, writes each of them to the file less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    # If reads made the WAL longer, SQLite truncates it to 32 MB at the first commit without a
+    # Long reads can make the WAL grow. SQLite truncates it to 32 MB at the first commit without a
     # concurrent read.
     connection.execute("PRAGMA journal_size_limit = 33554432")
     return connection
@@ -177,7 +177,7 @@ def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | No
     """Begin a transaction that writes; call on_wait, if given, after waiting for a second."""
     if on_wait:
         connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
-        # Every statement saves the pages that it changes, by default in a temporary file.
+        # A statement first saves the pages that it changes, by default in a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
         set_busy_timeout(connection, 1000)
         try:

@@ -50,7 +50,10 @@ class Transaction:
         self.execute_many(sql, [values or {}])
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Run a writing statement for each row; in an INSERT, the VALUES list must end its line."""
+        """Run a writing statement once for each row.
+
+        A cluster gets all rows of an INSERT at once if a line break follows its VALUES list.
+        """
         self._is_changed = True
         self._connection.executemany(sql, rows)
 

@@ -255,7 +255,7 @@ class Cluster(NodeFile):
                 self.load(source)
 
     def migrate(self) -> None:
-        """Migrate the whole cluster to the schema of this release; no service may be running."""
+        """Migrate the whole cluster to the schema of this release; stop all services first."""
         with self._copy_local() as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return

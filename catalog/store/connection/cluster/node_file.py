@@ -44,7 +44,7 @@ class NodeFile(Database):
         return find_revision(self.reader())
 
     def check_in_place(self) -> None:
-        """Do nothing: the node may replace its file."""
+        """Do nothing: unlike a local file, the file of a node may be replaced."""
 
     def missing_error(self) -> DatabaseError:
         """Return the error for a file that no node has created."""

@@ -29,7 +29,7 @@ QUERY_TIMEOUT = 1.0  # seconds
 NOT_DONE = re.compile(
     r"leader not found|not (the )?leader|leader address:|store not (ready|open)|\bdial tcp\b"
     r"|timed out enqueuing operation|leadership transfer in progress"
-    # The leader cannot have received the whole request.
+    # After these errors, the leader cannot have received the whole request.
     r"|write length:|write protobuf bytes:"
 )
 
@@ -103,7 +103,7 @@ class Node:
             return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
     def check_ready(self) -> None:
-        """Raise NotDoneError, which names the missing parts, if the node is not ready."""
+        """Raise NotDoneError with the state of each part of the node if the node is not ready."""
         response = self._request("/readyz?sync&timeout=1s")
         if response.status != 200:
             # rqlite sends one line for each part, such as "[+]node ok". Another server may send a
@@ -154,7 +154,7 @@ class Node:
 
     @contextmanager
     def _expecting_rqlite(self, kind: type[DatabaseError] = NotDoneError) -> Iterator[None]:
-        """Raise an error of this kind if the response in the block does not come from rqlite."""
+        """Raise this kind of error if the block gets a response that rqlite would not send."""
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -163,7 +163,7 @@ class Node:
 
 
 def describe_node(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a node that are printed, from the node's entry in rqlite's response."""
+    """Return what `cluster status` prints about a node, from its entry in rqlite's response."""
     role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
     # Show the Raft address, which other nodes use: the HTTP API may listen on a loopback address.
     return {

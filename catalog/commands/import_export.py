@@ -20,7 +20,8 @@ from ..store.read.audit import local_actor
 from ..store.read.export import catalog_lines, count_selected
 from ..store.read.selection import Selection
 from ..store.write.demo import create_demo
-from ..store.write.imports import ImportReport, TooLargeWidgetsError, import_documents
+from ..store.write.documents import PutResult
+from ..store.write.imports import import_documents
 from ..store.write.pruning import Others, find_others
 from .base import command
 from .context import bundles, database
@@ -90,15 +91,15 @@ def import_(
                 catalogs = stack.enter_context(catalog_files(files, incoming, on_progress))
         checked = _check(catalogs, temporary_file, incoming)
         others = _find_others(checked, yes=yes or dry_run) if prune else None
-        report = _write(checked, others, set_counts, dry_run)
+        result = _write(checked, others, set_counts, dry_run)
         if incoming and not dry_run:
-            batches = checked.batches(checked.sizes)
+            batches = checked.batches()
             stored = store_bundles(database(), bundles(), incoming, batches, local_actor())
-    counts = format_counts(report.widgets, report.versions)
-    unchanged = report.widgets - report.added - report.changed
+    counts = format_counts(len(checked.paths), checked.versions)
+    added, changed = len(result.added), len(result.changed)
     print_status(
-        f"{'Would import' if dry_run else 'Imported'} {counts}: {report.added} added, "
-        f"{report.changed} changed, {unchanged} unchanged."
+        f"{'Would import' if dry_run else 'Imported'} {counts}: {added} added, "
+        f"{changed} changed, {len(checked.paths) - added - changed} unchanged."
     )
     if stored:
         print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
@@ -126,9 +127,9 @@ def _check(
 
 def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
     """Return the widgets and versions that --prune removes, after confirmation."""
-    if not checked.sizes:
+    if not checked.paths:
         raise CommandError("The files contain no widgets; --prune would remove the whole catalog.")
-    others = find_others(database(), checked.sizes, checked.batches(checked.sizes))
+    others = find_others(database(), checked.paths, checked.batches())
     widgets, versions = others.sizes()
     if widgets or versions:
         absent = f"{plural(widgets, 'widget')} and {plural(versions, 'version')} of other widgets"
@@ -138,13 +139,13 @@ def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
 
 def _write(
     checked: CheckedFiles, others: Others | None, set_counts: bool, dry_run: bool
-) -> ImportReport:
+) -> PutResult:
     """Import the documents; after an error, print how many were written."""
-    written = 0
+    written, total = 0, len(checked.paths)
     try:
         with progress_bar("Importing") as show_progress:
 
-            def on_progress(done: int, total: int) -> None:
+            def on_progress(done: int) -> None:
                 nonlocal written
                 written = done
                 show_progress(done, total)
@@ -153,19 +154,18 @@ def _write(
                 database(),
                 bundles(),
                 local_actor(),
-                checked,
+                checked.batches(),
+                {"widgets": total, "versions": checked.versions},
                 on_progress,
                 others=others,
                 sets_counts=set_counts,
                 dry_run=dry_run,
             )
-    except TooLargeWidgetsError as error:
-        raise CommandError(*error.problems) from error
     except BaseException:
         if written and not dry_run:
             print_status(
-                f"Imported {written} of {plural(len(checked.sizes), 'widget')}. Run the import "
-                "again to complete it."
+                f"Imported {written} of {plural(total, 'widget')}. Run the import again to "
+                "complete it."
             )
         raise
 

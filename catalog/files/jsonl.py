@@ -34,8 +34,6 @@ class CatalogReader:
         self._lines = self._read_lines(files)
         # The file and line of each widget.
         self.places: dict[str, tuple[str, int]] = {}
-        # The number of bytes in the line of each widget.
-        self.sizes: dict[str, int] = {}
         self.bytes_read = 0
         self._problems: list[str] = []
 
@@ -99,7 +97,6 @@ class CatalogReader:
             self._problems += [f"{prefix}: {problem}." for problem in problems]
             raise DocumentError(problems) from error
         self.places[document.path] = name, number
-        self.sizes[document.path] = len(line)
         return document
 
 

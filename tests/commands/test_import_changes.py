@@ -243,14 +243,17 @@ def test_import_that_is_killed_while_it_validates_changes_nothing(app_with: AppW
     ]
 
 
-# The process kills itself when it would write the third batch of documents.
+# The process kills itself when it would write the third batch of documents. With --prune, it reads
+# all batches once before.
 KILLED_IN_THE_THIRD_BATCH = """
-import os, signal
+import os, signal, sys
 from catalog.files.checked_documents import CheckedFiles
 batches = CheckedFiles.batches
-def killed(checked, paths):
-    for number, batch in enumerate(batches(checked, paths)):
-        if len(paths) > 2 and number == 2:
+readings = []
+def killed(checked):
+    readings.append(checked)
+    for number, batch in enumerate(batches(checked)):
+        if number == 2 and len(readings) > sys.argv.count("--prune"):
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
 CheckedFiles.batches = killed
@@ -358,7 +361,7 @@ def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith
     service = create_app({"DATABASE": app.config["DATABASE"]})
     statuses: list[int] = []
 
-    def install(done: int, total: int) -> None:
+    def install(done: int) -> None:
         statuses.append(service.test_client().post("/api/v1/widgets/acme/clock").status_code)
 
     # Its own count is lower than the one that installs have reached.
@@ -367,7 +370,7 @@ def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith
     with write_file(app, *many).open("rb") as file, TemporaryFile() as spool:
         checked = check_files([file], spool, check_document, lambda batch, size: None)
         files = app.extensions["database"], app.extensions["bundles"]
-        import_documents(*files, Actor("local", "x"), checked, install)
+        import_documents(*files, Actor("local", "x"), checked.batches(), {}, install)
     service.extensions["database"].close()
     assert statuses == [200, 200, 200]
     assert download_count(app) == 3
@@ -377,8 +380,8 @@ def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith
 PRINTS_THAT_IT_WRITES = """
 from catalog.files.checked_documents import CheckedFiles
 batches = CheckedFiles.batches
-def announced(checked, paths):
-    for number, batch in enumerate(batches(checked, paths)):
+def announced(checked):
+    for number, batch in enumerate(batches(checked)):
         if number == 1:
             print("writing", flush=True)
         yield batch

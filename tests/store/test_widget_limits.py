@@ -16,6 +16,7 @@ from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.domain.changes import TooLargeError
+from catalog.files.checked_documents import BATCH_SIZE
 from catalog.store.schema.derived import raise_if_too_large
 
 AppWith = Callable[..., Flask]
@@ -55,24 +56,21 @@ def test_a_second_import_does_not_make_a_widget_larger_than_allowed(app_with: Ap
     assert exported(app).count(b'"bundleUrl"') == 250
 
 
-def test_an_import_reports_every_widget_that_would_become_too_large_and_writes_none(
-    app_with: AppWith,
-) -> None:
-    names = ("clock", "timer")
-    app = app_with(
-        *(document(f"acme/{name}", *versions(150, releaseNotes=LONG_NOTES)) for name in names)
-    )
+def test_an_import_ends_at_a_widget_that_would_become_too_large(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(150, releaseNotes=LONG_NOTES)))
     before = exported(app)
-    more = versions(106, major=2, releaseNotes=LONG_NOTES)
-    larger = [document(f"acme/{name}", *more) for name in names]
-    # These are in a batch of their own.
-    small = [document(f"acme/w{number}") for number in range(150)]
-    result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, *larger])))
-    assert (result.exit_code, exported(app)) == (1, before)
-    assert [line.split(" versions of ")[0] for line in result.stderr.splitlines()] == [
-        "Error: acme/clock is too large, with 256",
-        "acme/timer is too large, with 256",
-    ]
+    # The small widgets are a batch of their own.
+    small = [document(f"acme/w{number}") for number in range(BATCH_SIZE)]
+    larger = document("acme/clock", *versions(106, major=2, releaseNotes=LONG_NOTES))
+    content = "\n".join(map(json.dumps, [*small, larger, document("acme/last")]))
+    assert_refused(app, "import", "--dry-run", "-", stdin=content, count=256)
+    result = run(app, "import", "-", stdin=content)
+    written, error = result.stderr.splitlines()
+    assert written == "Imported 200 of 202 widgets. Run the import again to complete it."
+    assert error.startswith("Error: acme/clock is too large, with 256 versions of ")
+    after = exported(app).splitlines()
+    assert (result.exit_code, len(after)) == (1, 1 + BATCH_SIZE)
+    assert before.strip() in after
 
 
 @pytest.mark.parametrize("option", ["--display-name", "--icon", "--description"])

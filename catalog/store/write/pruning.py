@@ -1,7 +1,7 @@
 """Finds and removes the widgets and versions that imported files lack, for `import --prune`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ CROSS JOIN version ON widget_id = widget.id
 
 
 def find_others(
-    database: Database, paths: Mapping[str, object], batches: Iterable[Sequence[Document]]
+    database: Database, paths: Container[str], batches: Iterable[Sequence[Document]]
 ) -> Others:
     """Return stored versions that the documents lack, and stored widgets that paths lacks."""
     widgets = []
@@ -61,7 +61,7 @@ def find_others(
 
 
 def remove_others(
-    database: Database, actor: Actor, others: Others, totals: dict[str, int] | None
+    database: Database, actor: Actor, others: Others, totals: Mapping[str, int] | None
 ) -> None:
     """Remove the versions and the widgets in short transactions.
 
@@ -104,7 +104,7 @@ WHERE (scope, name) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:names))
 
 
 def _remove_versions(
-    transaction: Transaction, versions: Sequence[WidgetName], totals: dict[str, int] | None
+    transaction: Transaction, versions: Sequence[WidgetName], totals: Mapping[str, int] | None
 ) -> None:
     rows = transaction.read(REMOVED_VERSIONS, {"names": json.dumps(versions)})
     removed = {WidgetName(row["scope"], row["name"], row["version"]): row for row in rows}
@@ -113,13 +113,13 @@ def _remove_versions(
 
 
 def _remove_widgets(
-    transaction: Transaction, widgets: Sequence[WidgetName], totals: dict[str, int] | None
+    transaction: Transaction, widgets: Sequence[WidgetName], totals: Mapping[str, int] | None
 ) -> None:
     rows = transaction.read(REMOVED_WIDGETS, {"names": json.dumps(widgets)})
     remove_widgets(transaction, "import", rows)
     _record_totals(transaction, totals)
 
 
-def _record_totals(transaction: Transaction, totals: dict[str, int] | None) -> None:
+def _record_totals(transaction: Transaction, totals: Mapping[str, int] | None) -> None:
     if totals:
         transaction.record("import", after=totals)

@@ -1,6 +1,6 @@
 -- The schema of a catalog. The tables widget, version and about contain the catalog. The tables token, trust and
 -- short_token define who may change it, and audit contains the audit log. The other tables are derived from the first
--- two, or record where widgets were copied from and which versions were deleted.
+-- three, count installs, or record where widgets were copied from and which versions were deleted.
 --
 -- catalog/domain/documents.py validates all values before they are written. The schema has only those CHECKs on which
 -- statements rely. Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
@@ -20,15 +20,15 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The day and the version of the last install, which triggers count. The version is empty if the client did not
-    -- name one.
+    -- The day and the version of the last install; the trigger widget_installed counts it. The version is empty if the
+    -- client did not name one.
     installed_day     INTEGER,
     installed_version TEXT,
     -- The search columns, folded by fold() in catalog/domain/folding.py: display_name, and display_name with
     -- description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
-    -- The scope/name for the search of pages, folded and without hyphens.
+    -- The scope/name that pages search, folded and without hyphens.
     folded_path    TEXT    NOT NULL DEFAULT '',
     UNIQUE (scope, name)
 ) STRICT;
@@ -62,7 +62,7 @@ CREATE TABLE version (
     yanked_reason       TEXT,
     deprecation_message TEXT,
     release_notes       TEXT,
-    -- If one of these three is null, the widget's own value is used.
+    -- If the display name, description or icon is null, the widget's own value is used.
     display_name        TEXT,
     description         TEXT,
     icon                TEXT,
@@ -82,8 +82,9 @@ CREATE TABLE version (
     UNIQUE (widget_id, version)
 ) STRICT;
 
--- This index has the order of versions. It covers yanked, sdk_version, permissions and license, so that the index
--- alone finds the newest version for an SDK with its permissions and its licence.
+-- This index sorts the versions of a widget from newest to oldest. It also contains yanked, sdk_version, permissions
+-- and license, so that SQLite finds the newest version for an SDK, with its permissions and licence, without reading
+-- the table.
 CREATE INDEX version_newest
     ON version (
         widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version, permissions, license);
@@ -116,7 +117,8 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
--- The about of a widget: readme, links, keywords and picture. The responses of the specification do not contain it.
+-- The about of a widget: readme, links, keywords and picture. The responses that the specification defines do not
+-- contain it.
 CREATE TABLE about (
     widget_id  INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
     -- The readme is Markdown.
@@ -151,8 +153,8 @@ CREATE TABLE upstream (
     source       TEXT PRIMARY KEY,
     -- The options of the mirror: the fields of MirrorOptions in catalog/mirror/options.py.
     options      TEXT NOT NULL CHECK (json_valid(options)),
-    -- The position up to which the upstream's changes were read: the token for its /api/v1/widgets/changes. Every
-    -- copy from the upstream is at least as recent.
+    -- The token for the next request to /api/v1/widgets/changes at the upstream. Every copy from the upstream is at
+    -- least as recent as this token.
     token        TEXT,
     -- The end of the last run in which no widget failed.
     refreshed_at TEXT,
@@ -234,10 +236,10 @@ CREATE TRIGGER about_removed AFTER DELETE ON about BEGIN
     INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
 END;
 
--- Every transaction empties the table touched, so this trigger rejects every widget that became too large. Up to 16
--- versions never exceed 16 MiB, because the limits on the fields keep each below 1 MiB. Before SQLite 3.47, RAISE
--- does not accept an expression, but the error of an invalid JSON path contains its text, which
--- catalog/store/schema/derived.py parses.
+-- Every transaction empties the table touched, so this trigger checks each touched widget and rejects it if it is too
+-- large. Widgets with up to 16 versions are not checked: the limits on the fields keep each version below 1 MiB, so
+-- together they never exceed 16 MiB. Before SQLite 3.47, RAISE does not accept an expression. Instead, the trigger uses
+-- an invalid JSON path: the error message contains the path, and catalog/store/schema/derived.py parses it.
 CREATE TRIGGER widget_too_large BEFORE DELETE ON touched
 WHEN (SELECT count(*) FROM version WHERE widget_id = old.widget_id) > 16 BEGIN
     SELECT json_extract('{}', 'too large: ' || versions || ' ' || size || ' ' || scope || '/' || name)
@@ -269,8 +271,8 @@ CREATE TABLE listing (
     created     TEXT    NOT NULL,
     -- The published_at of the latest version; empty if there is none, so that the widget sorts last.
     updated     TEXT    NOT NULL,
-    -- The permissions (JSON) and the licence of the latest version, for filters: 'null' without a version, and empty
-    -- if it states no licence.
+    -- The permissions (JSON) and the licence of the latest version, for filters. Without a version, permissions is
+    -- 'null'; without a licence, license is empty.
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
     -- The same three columns for the latest version that is not a prerelease.
@@ -283,7 +285,7 @@ CREATE TABLE listing (
     page_text   TEXT    NOT NULL
 ) STRICT;
 
--- These indexes cover official, so that a search skips other widgets without reading the table.
+-- These indexes contain official, so that a search that filters by it skips the other widgets without reading the table.
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
 -- These indexes are for the other sort orders of a search; installs do not change them.
@@ -292,9 +294,9 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- This index counts official widgets; installs do not change it.
 CREATE INDEX listing_official ON listing (official);
--- This index covers all filters, to count the widgets for each of their values.
+-- This index contains the columns of listing that filter a search, to count the widgets for each value.
 CREATE INDEX listing_filters ON listing (permissions, license, scope, official, updated);
--- These indexes have the same order and filters for searches without prereleases.
+-- These indexes replace listing_updated and listing_filters in searches that ignore prereleases.
 CREATE INDEX listing_stable_updated ON listing (stable_updated DESC, scope, name, official);
 CREATE INDEX listing_stable_filters
     ON listing (stable_permissions, stable_license, scope, official, stable_updated);
@@ -308,7 +310,7 @@ CREATE TABLE listing_keyword (
 
 CREATE INDEX listing_keyword_widgets ON listing_keyword (keyword, widget_id);
 
--- The texts of each listed widget in which words are found. The API searches only folded_text. Pages also search
+-- The texts of each listed widget that searches look at. The API searches only folded_text. Pages also search
 -- page_text: scope/name, the keywords, and folded_text without hyphens if it has any.
 CREATE VIEW listed_text AS
 SELECT id, folded_text,
@@ -324,12 +326,12 @@ CREATE VIRTUAL TABLE listing_text USING fts5 (
     tokenize = 'trigram case_sensitive 1'
 );
 
--- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download count, so that
--- an install does not change it: head, and latest, the JSON of the latest version or null. sdk_range_id is the range
--- of the latest version, and published_at is its time. stable is the JSON of the latest version that is not a
--- prerelease, or null if that is the latest version; stable_at is its time. Rendering takes longer than finding the
--- widgets of a page, so it is done by writes, not by searches. The table is separate from listing: with wide rows,
--- searches that scan listing took 150 instead of 87 ms at 100,000 widgets.
+-- The JSON of each listed widget in search results (WidgetSummary). It is split around the download count, so that an
+-- install does not change it: head is the part before the count, and latest is the JSON of the latest version or null.
+-- sdk_range_id is the SDK range of the latest version, and published_at is its publication time. stable is the JSON of
+-- the latest version that is not a prerelease, or null if that is the latest version; stable_at is its publication
+-- time. Writes render the JSON, because rendering takes longer than finding the widgets of a page. The table is
+-- separate from listing: with wide rows, searches that scan listing took 150 instead of 87 ms at 100,000 widgets.
 CREATE TABLE summary (
     widget_id    INTEGER PRIMARY KEY,
     head         TEXT NOT NULL,
@@ -340,7 +342,8 @@ CREATE TABLE summary (
     stable_at    TEXT
 ) STRICT;
 
--- The latest version of each widget, and the latest version that is not a prerelease: its precedence has no hyphen.
+-- The latest version of each widget, and its latest version that is not a prerelease. Only the precedence of a
+-- prerelease contains a hyphen.
 CREATE VIEW latest_version AS
 SELECT id AS widget_id,
     (
@@ -408,7 +411,7 @@ CREATE TABLE change (
 -- random name that changes with every restore: the numbers in change are comparable only within one history.
 
 CREATE TABLE revision (
-    -- On a cluster, a transaction violates this CHECK if another transaction was faster.
+    -- On a cluster, a write deliberately violates this CHECK if the catalog has changed since it was read.
     id        INTEGER PRIMARY KEY CHECK (id = 1),
     content   INTEGER NOT NULL,
     downloads INTEGER NOT NULL,
@@ -430,7 +433,7 @@ INSERT INTO recent_install
 WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
 SELECT slot, 0, 0 FROM slots;
 
--- This trigger is separate, so that an install changes only numbers and not the text index. A change other than plus
+-- Installs have their own trigger, so that they change only numbers and not the text index. A change other than plus
 -- one can move a widget backward in the results, so it counts as a change of content. An install of a widget whose
 -- count is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
@@ -442,9 +445,9 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
         WHERE slot = (SELECT downloads % 100 FROM revision WHERE id = 1);
 END;
 
--- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. The newest 800
--- days with installs are kept. Their number decides, not their age, so a day in the future that comes from a wrong
--- clock does not delete recent days.
+-- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. The newest 800 days
+-- with installs are kept, regardless of their age: with a limit on age, a day in the future that comes from a wrong
+-- clock would delete recent days.
 CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
@@ -474,7 +477,7 @@ END;
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; the table contains only its
 -- SHA-256. The row of a revoked token is kept, so that its name in audit never refers to another token.
 CREATE TABLE token (
-    -- The part of the token after its prefix. It is not secret.
+    -- The eight characters after the prefix of the token. They are not secret.
     id            TEXT PRIMARY KEY,
     name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
@@ -502,7 +505,7 @@ CREATE TABLE trust (
     id          TEXT PRIMARY KEY,
     name        TEXT NOT NULL CHECK (name <> ''),
     issuer      TEXT NOT NULL,
-    -- A JSON object with the required values of claims.
+    -- A JSON object with the claims that an id token must have, and their values.
     claims      TEXT NOT NULL CHECK (json_valid(claims) AND json_type(claims) = 'object'),
     -- The same columns as in token.
     permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),

@@ -17,7 +17,7 @@ __all__ = ["create_app"]
 
 
 class CatalogCommands(AppGroup):
-    """The commands of widget-catalog for `flask`, on the files of an application."""
+    """Makes the widget-catalog commands available to `flask`, with the application's files."""
 
     def __init__(self, app: Flask) -> None:
         super().__init__(app.name, commands=dict(COMMANDS))
@@ -25,7 +25,7 @@ class CatalogCommands(AppGroup):
         self._found = {FILES: files, SERVICE: app}
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command, which finds the files and the application in the context."""
+        """Put the files and the application into the context, and return the command."""
         context.meta.update(self._found)
         return super().get_command(context, name)
 
@@ -35,7 +35,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     try:
         app = application.create_app(settings)
     except SettingError as error:
-        # Called by the flask command, which prints the message of a ClickException.
+        # Under the flask command, raise a ClickException: flask prints its message.
         if click.get_current_context(silent=True):
             raise click.ClickException(str(error)) from None
         raise
@@ -44,7 +44,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
 
 
 if __name__ == "__main__":
-    # The commands do not need it.
+    # This import is local because the commands do not need the server.
     from catalog.serving.server import serve
 
     try:

@@ -55,7 +55,7 @@ SECTIONS = {
 
 
 class CatalogGroup(click.Group):
-    """The commands, listed in sections."""
+    """A command group whose help lists the commands in sections."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, self.commands))
@@ -100,7 +100,7 @@ def completion(shell: str) -> None:
         eval "$(widget-catalog completion bash)"
     """
     if shell == "bash":
-        # Without this change, bash would complete the version after an @ as a separate word.
+        # By default, bash treats the text after an @ as a separate word to complete.
         click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}")
     click.echo(SHELLS[shell](cli, {}, PROGRAM, COMPLETION_VARIABLE).source())
 
@@ -108,7 +108,7 @@ def completion(shell: str) -> None:
 def main() -> None:
     """Run the command line."""
     if COMPLETION_VARIABLE in os.environ:
-        # A warning would be printed into the line that is being completed.
+        # Suppress warnings: the shell would show them in the line that it completes.
         logging.disable()
     cli.main(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
 

@@ -69,7 +69,7 @@ class WidgetNameConverter(BaseConverter):
 
 
 class VersionNumber(BaseConverter):
-    """A version number in a path; the names of a widget's other resources do not match."""
+    """A version number in a path. Reserved names, such as picture, do not match."""
 
     regex = r"(?!(?:installs|about|picture)\Z)[^/]+"
 
@@ -101,7 +101,7 @@ class CatalogApp(Flask):
         )
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as is: no view is a coroutine, and a check took 3 % of a read."""
+        """Return the function as is: no view is async, and Flask's check takes 3 % of a read."""
         return func
 
     def full_dispatch_request(self) -> Response:
@@ -223,7 +223,7 @@ def parameter_error_response(error: ParameterError) -> Response:
 
 
 def database_error_response(error: Exception) -> Response:
-    """Return 503, or 504 if the outcome of a write is unknown; raise errors in the SQL itself."""
+    """Return 503, or 504 if the outcome of a write is unknown; re-raise errors in our SQL."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]

@@ -38,7 +38,7 @@ def configure_catalog(given: Mapping[str, object]) -> Files:
 
 
 def default_bundles(database: Database) -> Path:
-    """Return the directory for bundles beside the database file, even if the path is a link.
+    """Return the bundle directory beside the database file; if the path is a link, follow it.
 
     Each database has its own directory, because gc removes bundles that the database does not name.
     Raise SettingError if the path is a directory, or if the bundles are still beside the link.
@@ -49,7 +49,7 @@ def default_bundles(database: Database) -> Path:
             f"CATALOG_DATABASE must name a file, but {database.name} is a directory."
         )
     directory = real_path.with_name(f"{real_path.name}-bundles")
-    # Release 1.0.0 used a directory beside the link to the database file.
+    # If the path was a link, release 1.0.0 stored the bundles beside the link.
     old = path.with_name(f"{path.name}-bundles")
     if os.path.realpath(old) == str(directory):
         # Messages show the path as the operator wrote it.
@@ -57,7 +57,7 @@ def default_bundles(database: Database) -> Path:
     if os.path.isdir(old) and not os.path.exists(directory):
         raise SettingError(
             f"{database.name} is a link, so its bundles belong in {path_text(directory)}. Move "
-            f"{path_text(old)} to that place, or set CATALOG_BUNDLES."
+            f"{path_text(old)} there, or set CATALOG_BUNDLES."
         )
     return directory
 

@@ -241,7 +241,7 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
 
 
-# Clients cannot connect to these addresses.
+# A service can listen on these addresses, but clients cannot connect to them.
 WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
 
 

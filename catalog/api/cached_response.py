@@ -1,4 +1,4 @@
-"""One response in the response cache: its body, its heads, its size and whether it is valid."""
+"""An entry of the response cache: headers, body, size, and whether it is still valid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,10 @@ from .compression import GZIP, gzip_etag
 
 # An upper bound on the memory for the Python objects of one entry.
 ENTRY_OVERHEAD = 4096  # bytes
-# Headers that are not copied to a 304: it has no body, and may have the ETag of the gzip form.
+# Headers that are not copied to a 304, which has no body and gets the ETag that the client has.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 
-# The base URL, path and query string.
+# The key of an entry: the base URL, the path and the query string.
 Key = tuple[str, str, str]
 # A body is one piece, or several if joining them would take too much memory.
 Pieces = list[bytes]
@@ -21,7 +21,7 @@ Head = list[tuple[str, str]]
 
 
 class Entry:
-    """A complete response with status 200; the view sets the body, the middleware sets the head."""
+    """A complete response with status 200. The view sets the body, the middleware the headers."""
 
     key: Key
     endpoint: str | None
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_cacheable(self) -> bool:
-        """Whether revalidate() can tell later if the response is still current."""
+        """Whether the response has a revision, which revalidate() needs."""
         return self._validity[0] is not None
 
     @property

@@ -71,9 +71,9 @@ def gzip_etag(etag: str) -> str:
 
 
 def find_known_etag(if_none_match: str, etag: str, with_gzip: bool) -> str | None:
-    """Return the ETag of a representation that the client has and accepts; None if there is none.
+    """Return the ETag in If-None-Match that matches an accepted form of the body, or None.
 
-    A client that accepts gzip may have the plain form from an earlier response.
+    A client that accepts gzip may still have the plain form from an earlier response.
     """
     if len(if_none_match) > MAX_HEADER_LENGTH:
         return None

@@ -29,7 +29,7 @@ def health() -> tuple[Response, int, dict[str, str]]:
     try:
         body, status = check_health()
     except DeadlineExceeded:
-        # If the deadline is not final, another thread retries the request.
+        # Before the final deadline, another thread retries the request.
         if not current_app.extensions["database"].deadline.is_final:
             raise
         body = {"status": "unavailable", "error": "The database did not respond in time."}
@@ -75,9 +75,9 @@ def check_health() -> tuple[dict[str, str], int]:
     except OSError as error:
         database.log_error("A stored bundle cannot be read", error)
         return {"status": "unavailable", "error": "A stored bundle cannot be read."}, 503
-    missing = "A bundle is missing in CATALOG_BUNDLES."
+    missing = "A bundle is missing from CATALOG_BUNDLES."
     if is_incomplete and database.is_cluster:
-        # In a cluster, another machine stored the bundle, and this machine cannot serve it yet.
+        # In a cluster, another machine may have stored a bundle that is not here yet.
         return {"status": "incomplete", "error": missing}, 503
     return {"status": "ok", **({"warning": missing} if is_incomplete else {})}, 200
 

@@ -2,7 +2,7 @@
 
 A view calls render_for_cache() with two functions: render() runs the SQL that writes the JSON, and
 revalidate() later tells whether that JSON is still current. The middleware stores the complete
-response under its base URL, path and query string. At the next GET or HEAD of the same URL:
+response under its base URL, path and query string. On the next GET or HEAD of the same URL:
 
 1. If the data version (PRAGMA data_version) of the thread's connection has not changed since the
    response was last found valid, the response is still valid: nothing was committed, and it is the
@@ -59,8 +59,8 @@ JSON_TYPE = "application/json"
 # The key in the WSGI environment for the entry that a view has rendered.
 RENDERED = "catalog.rendered"
 
-# The revision of the catalog that a response shows, and its JSON with a final newline. Without a
-# revision, the response is not cached: it also depends on a file that may arrive later.
+# The revision of the catalog that was rendered, and the JSON with a final newline. The revision is
+# None if the response must not be cached because it depends on a file that may arrive later.
 RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
 
@@ -96,7 +96,7 @@ def render_for_cache(
 
 
 def find_kind(environ: "WSGIEnvironment") -> Kind:
-    """Return the kind of a request, regardless of the server that received it."""
+    """Return the kind of a request; only our own server puts it into the environment."""
     kind: Kind | None = environ.get(KIND)
     if kind is not None:
         return kind
@@ -105,7 +105,7 @@ def find_kind(environ: "WSGIEnvironment") -> Kind:
 
 
 class ResponseCache:
-    """WSGI middleware with an LRU cache of responses, plus one response above its limit."""
+    """WSGI middleware with an LRU cache of responses, and room for one above MAX_BYTES."""
 
     def __init__(self, app: "WSGIApplication", database: Database, public_url: str) -> None:
         self._app, self._database, self._public_url = app, database, public_url
@@ -211,7 +211,7 @@ class ResponseCache:
         deadline = self._database.deadline
         if is_large and deadline.on_io_thread:
             raise WouldBlock
-        # After the final deadline, sending the response is still better than failing.
+        # After the final deadline, finish the response anyway: a late response is better than none.
         check = (lambda: None) if deadline.is_final else deadline.check
         body = compress(entry.pieces, SMALL_LEVEL if is_large else FAST_LEVEL, check)
         compressed = entry.gzip_head(len(body)), body

@@ -22,7 +22,7 @@ FORWARDED_HEADERS = {
 
 
 class TrustedProxy:
-    """Replaces address, scheme, host and prefix of a request with the values from its proxy."""
+    """Replaces a request's address, scheme, host and path prefix with the values from its proxy."""
 
     def __init__(self, app: "WSGIApplication", trusted: TrustedProxies) -> None:
         self._direct = app

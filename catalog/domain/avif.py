@@ -116,7 +116,7 @@ def _read_item_id(fields: Fields) -> int:
 
 
 def _item_types(data: bytes) -> dict[int, bytes]:
-    """Return the type of each item from the box iinf."""
+    """Return the type of each item, from the content of the iinf box."""
     start = 6 if data[0] == 0 else 8
     types: dict[int, bytes] = {}
     for kind, entry in _read_boxes(data[start:]):
@@ -129,7 +129,7 @@ def _item_types(data: bytes) -> dict[int, bytes]:
 
 
 def _item_sizes(boxes: Boxes) -> dict[int, Size]:
-    """Return the size of each item that has a size, from the children of the box iprp."""
+    """Return the size of each item that has one, from the boxes in the iprp box."""
     properties = _read_boxes(_only(boxes, b"ipco"))
     associations = _only(boxes, b"ipma")
     fields = Fields(associations)
@@ -150,7 +150,7 @@ def _item_sizes(boxes: Boxes) -> dict[int, Size]:
 
 
 def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
-    """Return the parts of each item's data: whether a part is in idat, its offset and length."""
+    """Return the parts of each item, as tuples (whether it is in idat, offset, length)."""
     fields = Fields(data)
     version = fields.bytes(1)
     fields.bytes(3)

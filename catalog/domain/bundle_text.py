@@ -11,7 +11,7 @@ SIGNATURES = {
 # The beginning of an HTML page, in lower case. JavaScript cannot begin with such a tag.
 HTML_BEGINNINGS = (b"<!doctype html", b"<html")
 BYTE_ORDER_MARK = codecs.BOM_UTF8
-# A format is recognised by this many bytes after leading white space.
+# How many bytes after leading white space are examined to recognise a format.
 MAX_BEGINNING = 64  # bytes
 
 

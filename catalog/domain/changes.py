@@ -41,7 +41,7 @@ class WidgetName(NamedTuple):
 
 
 def parse_widget(text: str) -> WidgetName:
-    """Return the widget that scope/name names; raise NotAllowedError if the text is invalid."""
+    """Parse scope/name; raise NotAllowedError if the text has another form."""
     target = parse_target(text, "scope/name")
     if target.version is None:
         return target
@@ -52,7 +52,7 @@ def parse_widget(text: str) -> WidgetName:
 
 
 def parse_target(text: str, form: str = "scope/name or scope/name@version") -> WidgetName:
-    """Return the widget or versions that a text names; raise NotAllowedError if it is invalid."""
+    """Parse scope/name with an optional @version; raise NotAllowedError if it is invalid."""
     widget, at, version = text.rpartition("@")
     # A scope may begin with an @.
     if "/" in version or widget.endswith("/"):
@@ -65,7 +65,7 @@ def parse_target(text: str, form: str = "scope/name or scope/name@version") -> W
 
 
 def parse_version(text: str) -> WidgetName:
-    """Return the version or range that a text names; raise NotAllowedError if it is invalid."""
+    """Parse scope/name@version or scope/name@range; raise NotAllowedError if it is invalid."""
     form = "scope/name@version"
     target = parse_target(text, form)
     if target.version is None:
@@ -100,19 +100,19 @@ class TooLargeError(ConflictError):
 
 
 def is_version_or_range(text: str) -> bool:
-    """Return whether the text after an @ can name versions."""
+    """Return whether the text after an @ is a version or a range of versions."""
     return bool(text) and (is_version(text) or is_range(text))
 
 
 def check_version_or_range(text: str | None) -> str:
-    """Return the text after an @; raise ChangeError if it cannot name versions."""
+    """Return the text after an @; raise ChangeError unless it is a version or a range."""
     if not text or not is_version_or_range(text):
         raise ChangeError(f"{quoted(text or '')} is neither a version nor a range of versions.")
     return text
 
 
 class BundleSummary(NamedTuple):
-    """The size and hash of a bundle, as stated by a version."""
+    """The size and hash of a bundle, and any problem with its content."""
 
     size: int
     sha256: str

@@ -32,7 +32,7 @@ from .validators import (
 
 # The trigger widget_too_large in schema.sql enforces MAX_VERSIONS and MAX_DOCUMENT_BYTES.
 MAX_VERSIONS = 10_000
-# The tolerance for clocks of different machines.
+# A publishedAt may be this far in the future, because the clocks of machines differ.
 MAX_CLOCK_ERROR = timedelta(days=1)
 # The maximum size of the versions in a detail response, including the texts that they inherit.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
@@ -170,7 +170,7 @@ def check_document(document: object) -> Document:
 
 
 def check_about(value: object, problems: list[str]) -> Row | None:
-    """Return the columns of the table about, and append a problem for each invalid field."""
+    """Return the columns of the about table, and append a problem for each invalid field."""
     if isinstance(value, dict):
         return _check_fields(value, ABOUT_FIELDS, "", problems)
     if value is not None:

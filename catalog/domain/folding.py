@@ -18,14 +18,14 @@ def fold(text: str) -> str:
 def folded_words(text: str) -> list[str]:
     """Return the folded words of a search.
 
-    If the text consists only of marks, which folding removes, its words stay unchanged and find
-    nothing: no folded text contains a mark.
+    Folding removes marks. If a text consists only of marks, return its words unchanged: they find
+    nothing, because no folded text contains a mark.
     """
     return fold(text).split() or text.split()
 
 
 def _without_marks(text: str) -> str:
-    # U+0300 is the first mark.
+    # U+0300 is the first combining mark, so most characters need no lookup.
     return "".join([c for c in text if c < "\u0300" or not unicodedata.category(c).startswith("M")])
 
 
@@ -35,7 +35,7 @@ def without_hyphens(text: str) -> str:
 
 
 def without_separators(name: str) -> str:
-    """Return the name folded and without separators such as dots, as people remember it."""
+    """Return the name folded and without separators, which people often forget or confuse."""
     return fold(name).translate(_SEPARATORS)
 
 
@@ -49,5 +49,5 @@ def is_mistakable(name: str, other: str) -> bool:
     pairs = enumerate(zip(short, long, strict=False))
     same = next((place for place, (one, two) in pairs if one != two), len(short))
     rest = short[same + 1 :] if len(short) == len(long) else short[same:]
-    # Many names of up to three characters differ from another name in only one character.
+    # Between names of up to three characters, a difference of one character is common.
     return short == long or (len(short) > 3 and rest == long[same + 1 :])

@@ -37,7 +37,7 @@ def check_keys(manifest: object) -> Mapping[str, object]:
     if unknown:
         raise DocumentError(
             [
-                f"The manifest has {', '.join(map(quoted, unknown))}; "
+                f"The manifest has unknown keys: {', '.join(map(quoted, unknown))}; "
                 f"allowed keys are {', '.join(MANIFEST_KEYS)}."
             ]
         )
@@ -127,7 +127,7 @@ def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
 def _check(document: Row) -> Document:
     """Return the validated document; raise DocumentError if it has a problem or a warning.
 
-    A manifest is flat, so problems do not mention whether they are in the widget or the version.
+    A manifest is flat, so its problems are reported without the prefix that names the version.
     """
     try:
         checked = check_new_document(document)

@@ -69,12 +69,12 @@ class Access(NamedTuple):
         return self.find_missing_widget(needed.scope, needed.name)
 
     def find_missing_widget(self, scope: str | None, name: str | None) -> str | None:
-        """Return the end of a sentence if the token is not for the widget; None if it is."""
+        """Return why the token is not valid for the widget, as the end of a sentence, or None."""
         if self.is_admin or scope in self.scopes or f"{scope}/{name}" in self.widgets:
             return None
         if self.widgets:
-            return f"is not for the widget {quoted(f'{scope}/{name}')}"
-        return f"is not for the scope {quoted(scope)}"
+            return f"is not valid for the widget {quoted(f'{scope}/{name}')}"
+        return f"is not valid for the scope {quoted(scope)}"
 
 
 _WIDGET = "/api/widgets/([^/]+)/([^/]+)"

@@ -94,7 +94,7 @@ def read_jpeg(content: bytes) -> Size:
     segments = list(limited(_jpeg_segments(content)))
     frames = [data for kind, data in segments if kind in JPEG_FRAMES]
     if len(frames) != 1 or all(kind != JPEG_SCAN for kind, _ in segments):
-        raise ValueError("it does not have one frame and its scans")
+        raise ValueError("it must have exactly one frame, and at least one scan")
     precision, height, width, components = struct.unpack_from(">BHHB", frames[0])
     if precision not in (8, 12) or not components or len(frames[0]) != 6 + 3 * components:
         raise ValueError("its frame is invalid")
@@ -187,6 +187,6 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
 
 
 def _webp_sides(content: bytes, place: int) -> Size:
-    """Return two numbers of 24 bits; the file contains each number minus one."""
+    """Return a width and a height; the file stores each as 24 bits, minus one."""
     first, second = struct.unpack_from("<3s3s", content, place)
     return 1 + int.from_bytes(first, "little"), 1 + int.from_bytes(second, "little")

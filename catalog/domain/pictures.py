@@ -20,7 +20,7 @@ MAX_PICTURE_BYTES = 512 * 1024
 MAX_SIDE = 4096  # pixels
 ALLOWED = (
     f"a PNG, JPEG, WebP or AVIF file of at most {MAX_PICTURE_BYTES} bytes "
-    f"and {MAX_SIDE} pixels a side"
+    f"and {MAX_SIDE} pixels per side"
 )
 TYPES = ("image/png", "image/jpeg", "image/webp", "image/avif")
 NUMBERS = ("size", "width", "height")

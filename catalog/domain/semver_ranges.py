@@ -191,7 +191,7 @@ def _parse_alternative(text: str, trimmed: str) -> Comparators:
         return _parse_word(trimmed)
     if hyphen := _HYPHEN.fullmatch(text):
         low, *from_, high, major, minor, patch, pre = hyphen.groups("")
-        # node checks the prefix of a full version, except for a prerelease at the upper end.
+        # node checks the prefix of a full version, but drops it from a prerelease at the upper end.
         high = "" if pre else high.removeprefix(" ")
         lower = _desugar(">=", low.removeprefix(" "), *from_)
         return lower + _desugar("<=", high, major, minor, patch, pre)

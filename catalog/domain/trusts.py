@@ -62,7 +62,7 @@ class Trust(NamedTuple):
 
     @property
     def is_for_every_project(self) -> bool:
-        """Whether no claim restricts the trust to some projects of the issuer."""
+        """True if no claim limits the trust to certain projects of the issuer."""
         return not self.claims.keys() & PROJECT_CLAIMS
 
     def find_differences(self, claims: Json) -> list[str]:
@@ -163,7 +163,7 @@ def parse_id_token(text: object) -> IdToken:
 def _decode_segment(segment: str) -> bytes:
     """Return the bytes of a token segment; raise ValueError unless it is canonical base64url.
 
-    Without this check, the last character of a valid signature could be replaced by another.
+    Without this check, several spellings of the last character would give the same signature.
     """
     if not BASE64URL.fullmatch(segment):
         raise ValueError

@@ -102,7 +102,7 @@ def _is_same_prerelease(release: Release, installed: Release) -> bool:
 
 
 def _explain_skipped(skipped: Sequence[Release]) -> str:
-    """Return why each of these versions is skipped; an empty text if there are no versions."""
+    """Return why each of these versions is skipped; an empty string if there are none."""
     clauses = [_explain(release) for release in skipped[:MAX_NAMED]]
     if len(skipped) > MAX_NAMED:
         clauses.append(f"and {len(skipped) - MAX_NAMED} more")

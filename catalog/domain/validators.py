@@ -32,7 +32,7 @@ MAX_AUTHORITY_LENGTH = 512
 # A URL of this form is valid and need not be parsed. Parsing took 6 % of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
-# An ETag that is longer or has other characters cannot be stored, or sent back in a header.
+# Only an ETag of this form is stored, because it is sent back in a request header.
 ETAG = re.compile("[ -~]{1,1024}")
 # fromisoformat() accepts any character between date and time.
 DATE_AND_TIME = re.compile("[0-9][Tt ][0-9]")
@@ -85,12 +85,12 @@ def _check_unicode(value: object) -> str:
             return value
         raise ValueError
     except ValueError:
-        raise NotAllowedError("a string of Unicode text without NUL") from None
+        raise NotAllowedError("a Unicode string without NUL characters") from None
 
 
 def check_nonempty_text(value: object) -> str:
     if value == "":
-        raise NotAllowedError("a string that is not empty")
+        raise NotAllowedError("a non-empty string")
     return check_text(value)
 
 
@@ -235,7 +235,7 @@ def check_permissions(value: object) -> str:
         if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
             return _permissions_json(tuple(value))
         raise ValueError
-    # The cache raises TypeError for an array or object in the array, which is not hashable.
+    # If an item is an array or object, which is not hashable, the cache raises TypeError.
     except (TypeError, ValueError):
         raise NotAllowedError(
             f"an array of at most {MAX_PERMISSIONS} strings "

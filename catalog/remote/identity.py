@@ -81,7 +81,7 @@ def exchange_once(
     path, issued = short_token_file(), None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A command that waits here for another command of the job then finds the stored token.
+        # If another command of the job is exchanging the id token, wait for its result.
         with locked_directory(path.parent):
             usable = format_timestamp(datetime.now(UTC) + MARGIN)
             tokens = {
@@ -94,5 +94,5 @@ def exchange_once(
                 write_logins(path, tokens)
             return tokens[key]["token"]
     except OSError as error:
-        warn(f"The token of this job cannot be stored in {path}: {error.strerror or error}.")
+        warn(f"Cannot store the token of this job in {path}: {error.strerror or error}.")
         return str((issued or exchange(identity.id_token))["token"])

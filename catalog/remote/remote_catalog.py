@@ -28,7 +28,7 @@ from .service import Body, RemoteError, Service, json_body
 
 DRY_RUN = {"dryRun": "true"}
 STORE_AGAIN = {"store": "true"}
-# The beginning of internal paths of widgets.
+# The prefix of the internal paths for widgets.
 WIDGETS = "/api/widgets/"
 # The maximum number of widgets that a service sends on one page.
 PAGE_SIZE = 100
@@ -120,7 +120,7 @@ class RemoteCatalog:
     def edit_widget(
         self, widget: WidgetName, changes: Json, picture: bytes | None = None
     ) -> Edited:
-        """Set properties of the widget by their keys in the API, and its picture if it is given."""
+        """Apply the changes, whose keys are those of the API, and set the picture if given."""
         body = json_body(changes)
         if picture is not None:
             parts = {

@@ -67,7 +67,7 @@ class Service:
     def __init__(
         self, url: str, ca: str | None = None, on_retry: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Trust the certificates of the system and of the file ca.
+        """Trust the system's certificates and the certificates in the file ca.
 
         Call on_retry with a sentence before the first retry of a request.
         """

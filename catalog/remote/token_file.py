@@ -73,7 +73,7 @@ def read_logins(path: Path | None = None) -> dict[str, dict[str, str]]:
     try:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise TokenError(f"Other users may read {path}; make it private: chmod 600 {path}")
+                raise TokenError(f"Other users can read {path}; make it private: chmod 600 {path}")
             logins: dict[str, dict[str, str]] = json.load(file)
             if not all(token_id(login["token"]) for login in logins.values()):
                 raise ValueError

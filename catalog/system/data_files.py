@@ -12,7 +12,7 @@ class DataFileError(Exception):
 def find_data_file(name: str) -> Path:
     """Return the path of a file; raise DataFileError if it is missing.
 
-    The file is in the package; in a checkout, schema.sql and the demo catalog are beside it.
+    An installed package contains all files; in a checkout, some are beside the package.
     """
     for path in (PACKAGE / name, PACKAGE.parent / name):
         if path.is_file():

@@ -16,6 +16,6 @@ def find_newest(directory: Path, suffix: str) -> Path | None:
 
 
 def find_dated_until(newest: Path) -> list[Path]:
-    """Return the dated files up to this one, sorted; later files were dated by a wrong clock."""
+    """Return the dated files up to this one, sorted. Later dates come from a wrong clock."""
     pattern = f"catalog-{'[0-9]' * 8}T{'[0-9]' * 6}Z{newest.suffix}"
     return sorted(path for path in newest.parent.glob(pattern) if path.is_file() and path <= newest)

@@ -163,7 +163,7 @@ class Connections:
         return found and found[1]
 
     def _connect(self, origin: Origin, end: float) -> socket.socket:
-        """Return a socket that is connected to the first address of the host that accepts."""
+        """Try the addresses of the host in turn, and return the first socket that connects."""
         last_error = OSError(None, "its host name has no address")
         for family, address in self._resolve(origin):
             if (remaining := end - time.monotonic()) <= 0:

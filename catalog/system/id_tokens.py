@@ -33,7 +33,7 @@ def verify(token: IdToken, keys: Sequence[Json], issuer: str, audience: str) -> 
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         accepted = " or ".join(KEY_TYPES)
         raise IdTokenError(
-            f"The id token is signed with {quoted(algorithm)}; it must be {accepted}."
+            f"The id token is signed with {quoted(algorithm)}; it must be signed with {accepted}."
         )
     key_id = token.header.get("kid")
     for key in _load_keys(keys, key_id, algorithm):

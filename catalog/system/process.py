@@ -1,4 +1,4 @@
-"""Settings of a server process: its outputs, its memory, and its limit on open files."""
+"""Prepares a server process: its output streams, its memory, and its limit on open files."""
 
 import ctypes
 import os

@@ -23,7 +23,7 @@ def create_context(ca: str | None) -> ssl.SSLContext:
         elif ca:
             context.load_verify_locations(ca)
     except OSError as error:
-        raise CertificatesError(f"{ca} is not a PEM file of certificates") from error
+        raise CertificatesError(f"{ca} is not a PEM file with certificates") from error
     return context
 
 

@@ -116,7 +116,7 @@ def test_a_short_token_has_the_permissions_of_its_trust(trusting: Flask, issuer:
     )
     other = {**PUBLISHED, "scope": "ops"}
     refused = client.put("/api/widgets/ops/clock/1.0.0", json=other, headers=header)
-    assert refused.json == {"error": "The trust ci is not for the scope 'ops'."}
+    assert refused.json == {"error": "The trust ci is not valid for the scope 'ops'."}
 
 
 def test_the_audit_log_names_the_trust_and_the_subject(trusting: Flask, issuer: Issuer) -> None:
@@ -335,8 +335,11 @@ def test_the_trust_with_the_most_claims_is_used(app: Flask, issuer: Issuer) -> N
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        ({"iss": "https://x.org"}, "No trust has the issuer 'https://x.org' of the id token."),
-        ({"iss": 7}, "No trust has the issuer 7 of the id token."),
+        (
+            {"iss": "https://x.org"},
+            "There is no trust for the issuer 'https://x.org' of the id token.",
+        ),
+        ({"iss": 7}, "There is no trust for the issuer 7 of the id token."),
         (
             {"aud": "https://other.example"},
             "The id token is for the audience 'https://other.example', not "
@@ -399,7 +402,7 @@ def test_a_service_without_a_public_url_accepts_no_id_token(
         "/api/session", json={"idToken": issuer.sign()}, headers={"Host": "widgets.example"}
     )
     assert response.status_code == 403
-    assert "CATALOG_PUBLIC_URL, is unset" in response.json["error"]
+    assert "CATALOG_PUBLIC_URL, their audience, is unset" in response.json["error"]
 
 
 def forge(header: Any, claims: Any, signature: bytes = b"x" * 256) -> str:
@@ -410,7 +413,7 @@ def forge(header: Any, claims: Any, signature: bytes = b"x" * 256) -> str:
 def test_other_algorithms_are_refused(trusting: Flask, issuer: Issuer, algorithm: object) -> None:
     claims = {**CLAIMS, "iss": issuer.url, "aud": AUDIENCE, "exp": int(time.time()) + 300}
     error = refusal(trusting, forge({"alg": algorithm, "kid": "one"}, claims))
-    assert error.endswith("; it must be RS256 or ES256.")
+    assert error.endswith("; it must be signed with RS256 or ES256.")
 
 
 def test_a_public_key_is_never_the_secret_of_an_hmac(trusting: Flask, issuer: Issuer) -> None:

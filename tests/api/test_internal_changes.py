@@ -100,7 +100,7 @@ def test_a_dry_run_shows_the_document_and_stores_nothing(app: Flask, send: Send)
 # What a manifest must have is tested with the command publish.
 PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "no manifest": (f"--{BOUNDARY}--\r\n".encode(), 400, "no part named manifest"),
-    "cut off": (form(manifest(number="2.0.0"))[:-10], 400, "not complete"),
+    "cut off": (form(manifest(number="2.0.0"))[:-10], 400, "is incomplete"),
     "not JSON": (form(manifest()).replace(b'{"scope"', b"[scope"), 400, "The manifest is not JSON"),
     "a compressed bundle": (
         form(manifest(number="2.0.0"), gzip.compress(BUNDLE)),
@@ -109,7 +109,7 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     ),
     "an empty bundle": (form(manifest(number="2.0.0"), b""), 400, "The bundle is empty."),
     "no URL": (manifest(number="2.0.0"), 400, "the manifest must have bundleUrl."),
-    "another version": (form(manifest()), 400, "the version '1.0.0', not '2.0.0'"),
+    "another version": (form(manifest()), 400, "is '1.0.0', but the path has '2.0.0'"),
     "the wrong hash": (form(manifest(number="2.0.0", sha256Hash="0" * 64)), 400, "the SHA-256"),
     "the wrong size": (form(manifest(number="2.0.0", bundleSize=5)), 400, "17 bytes"),
     "an invalid size": (
@@ -185,9 +185,15 @@ CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     ),
     "no range": ("POST", f"{CLOCK}/one/yank", None, 400, "neither a version nor a range"),
     "no message": ("POST", f"{CLOCK}/1.0.0/deprecate", {}, 400, "a non-empty message"),
-    "no text": ("POST", f"{CLOCK}/1.0.0/yank", {"reason": 5}, 400, "reason must be a string"),
+    "no text": (
+        "POST",
+        f"{CLOCK}/1.0.0/yank",
+        {"reason": 5},
+        400,
+        "reason must be a Unicode string",
+    ),
     "an unknown key": ("POST", f"{CLOCK}/1.0.0/unyank", {"reason": ""}, 400, "'reason'"),
-    "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),
+    "no change": ("PATCH", CLOCK, {}, 400, "must have at least one of"),
     "no name": ("PATCH", CLOCK, {"displayName": ""}, 400, "displayName must be"),
     "no boolean": ("PATCH", CLOCK, {"listed": 1}, 400, "listed must be true or false"),
     "a list": ("PATCH", CLOCK, [], 400, "must be a JSON object"),

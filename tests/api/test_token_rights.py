@@ -206,9 +206,9 @@ def test_a_dry_run_of_every_route_succeeds_and_changes_nothing(
     ("endpoint", "token", "widget", "missing"),
     [
         ("yank", "publish", "acme/clock", "publish does not have the permission yank."),
-        ("publish", "publish", "ops/clock", "publish is not for the scope 'ops'."),
-        ("publish", "widget", "acme/notes", "widget is not for the widget 'acme/notes'."),
-        ("official", "all", "acme/clock", "all needs the permission admin for isOfficial."),
+        ("publish", "publish", "ops/clock", "publish is not valid for the scope 'ops'."),
+        ("publish", "widget", "acme/notes", "widget is not valid for the widget 'acme/notes'."),
+        ("official", "all", "acme/clock", "all needs the permission admin to set isOfficial."),
     ],
 )
 def test_a_refusal_names_what_is_missing(
@@ -425,7 +425,7 @@ def test_a_token_for_widgets_reads_the_audit_log_of_these_widgets(
     assert (entry["scope"], entry["name"], entry["action"]) == ("acme", "clock", "unlist")
     assert client.get("/api/audit?widget=acme/clock", headers=own).json["entries"] == [entry]
     refused = client.get("/api/audit?widget=acme/notes", headers=own)
-    message = "The token widget is not for the widget 'acme/notes'."
+    message = "The token widget is not valid for the widget 'acme/notes'."
     assert (refused.status_code, refused.json) == (403, {"error": message})
 
 

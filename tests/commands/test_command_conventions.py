@@ -118,7 +118,7 @@ def test_file_that_is_not_a_database_is_an_error(files: None, name: str) -> None
 
 
 ODD_BYTES = {
-    f"list {BYTE}": (2, "is not a string of Unicode text without NUL."),
+    f"list {BYTE}": (2, "is not a Unicode string without NUL characters."),
     f"list --scope {BYTE}": (2, "printable characters without a slash, not . or ..."),
     f"show acme/{BYTE}": (2, r"'acme/\udcff' is not of the form scope/name or scope/name@version."),
     f"show acme/clock@{BYTE}": (2, f"'{BYTE}' is neither a version nor a range of versions."),
@@ -128,12 +128,15 @@ ODD_BYTES = {
         2,
         "is neither a version nor a range of versions.",
     ),
-    f"yank acme/clock@1.0.0 --reason {BYTE}": (2, "is not a string of Unicode text without NUL."),
+    f"yank acme/clock@1.0.0 --reason {BYTE}": (
+        2,
+        "is not a Unicode string without NUL characters.",
+    ),
     f"deprecate acme/clock@1.0.0 --message {BYTE}": (
         2,
-        "is not a string of Unicode text without NUL.",
+        "is not a Unicode string without NUL characters.",
     ),
-    f"describe acme/clock --icon {BYTE}": (2, "is not a string of Unicode text without NUL."),
+    f"describe acme/clock --icon {BYTE}": (2, "is not a Unicode string without NUL characters."),
     f"import {BYTE}.jsonl": (2, "No such file or directory"),
     f"backup {BYTE}.db": (0, f"to {BYTE}.db."),
     f"export {BYTE}.jsonl": (0, f"to {BYTE}.jsonl."),

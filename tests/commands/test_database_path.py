@@ -48,7 +48,7 @@ def test_bundles_beside_a_link_are_named_before_they_are_missed(tmp_path: Path) 
     old, new = tmp_path / "catalog.db-bundles", tmp_path / "real.db-bundles"
     old.mkdir()
     assert refusal(link) == (
-        f"Error: {link} is a link, so its bundles belong in {new}. Move {old} to that place, or "
+        f"Error: {link} is a link, so its bundles belong in {new}. Move {old} there, or "
         "set CATALOG_BUNDLES.\n"
     )
     old.rename(new)

@@ -92,7 +92,7 @@ def test_a_job_that_cannot_store_its_token_says_so(
     monkeypatch.setenv("CATALOG_ID_TOKEN", issuer.sign(aud=server.url))
     result = run(server, YANK)
     assert result.exit_code == 0
-    assert "The token of this job cannot be stored in" in result.stderr
+    assert "Cannot store the token of this job in" in result.stderr
 
 
 def test_a_token_takes_precedence_over_an_identity(

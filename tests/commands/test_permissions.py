@@ -175,7 +175,7 @@ def test_health_reports_a_bundle_that_is_missing(tmp_path: Path) -> None:
         response, body = server.request("GET", "/api/health")
     assert (response.status, json.loads(body)) == (
         200,
-        {"status": "ok", "warning": "A bundle is missing in CATALOG_BUNDLES."},
+        {"status": "ok", "warning": "A bundle is missing from CATALOG_BUNDLES."},
     )
 
 

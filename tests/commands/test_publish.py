@@ -182,7 +182,10 @@ def test_all_problems_are_reported_together(app: Flask) -> None:
 
 def test_unknown_key_is_an_error_that_lists_the_known_ones(app: Flask) -> None:
     message = error_message(publish(app, {**MINIMAL, "licence": "MIT", "yanked": False}))
-    assert "/clock.json: The manifest has 'licence', 'yanked'; allowed keys are " in message
+    assert (
+        "/clock.json: The manifest has unknown keys: 'licence', 'yanked'; allowed keys are "
+        in message
+    )
     assert set(re.findall(r"\w+", message.split("allowed keys are ")[1])) == set(FULL)
     assert exported(app) == b""
 
@@ -358,7 +361,7 @@ def test_empty_bundle_is_an_error_that_names_the_file(app: Flask) -> None:
 
 MANIFEST_ERRORS = {
     "not JSON": (b"{", "clock.json is not JSON in UTF-8"),
-    "unknown key": ({**MINIMAL, "licence": "MIT"}, "The manifest has 'licence'"),
+    "unknown key": ({**MINIMAL, "licence": "MIT"}, "The manifest has unknown keys: 'licence'"),
     "missing key": (NAMES, "displayName is missing"),
     "invalid range": ({**MINIMAL, "sdkVersion": "soon"}, "sdkVersion 'soon' is not an npm range"),
 }

@@ -78,10 +78,10 @@ PUTS: dict[str, tuple[object, str]] = {
         "bundleSize must be a whole number from 0 to 9007199254740991, not -1.",
     ),
     "a hash": ({"sha256Hash": 5}, "sha256Hash must be 64 hexadecimal digits, not 5."),
-    "an empty URL": ({"bundleUrl": ""}, "bundleUrl must be a string that is not empty, not ''."),
+    "an empty URL": ({"bundleUrl": ""}, "bundleUrl must be a non-empty string, not ''."),
     "a name": (
         {"displayName": 1},
-        "displayName must be a string of Unicode text without NUL, not 1.",
+        "displayName must be a Unicode string without NUL characters, not 1.",
     ),
 }
 
@@ -118,7 +118,7 @@ def test_a_body_that_must_be_empty_is_refused_in_a_complete_sentence(app: Flask)
     headers = bearer(create_token(app, permissions=("yank",)))
     path = "/api/widgets/acme/clock/1.0.0/unyank"
     response = app.test_client().post(path, json={"reason": "x"}, headers=headers)
-    assert response.json == {"error": "The body has 'reason'; it must be empty."}
+    assert response.json == {"error": "The body has unknown keys: 'reason'; it must be empty."}
 
 
 @pytest.mark.parametrize("text", ["1_0", "+1", " 1", "1 ", "٣", "0", "", "1e1", "9" * 5000])

@@ -400,7 +400,7 @@ def test_the_variable_has_precedence_over_the_stored_token(
     assert "with the token stored, valid until" in result.stderr
     assert "CATALOG_TOKEN is set, and takes precedence over the stored token." in result.stderr
     result = run_remotely(server.url, "unlist acme/clock")
-    assert failure(result) == "The token other is not for the scope 'acme'."
+    assert failure(result) == "The token other is not valid for the scope 'acme'."
 
 
 def test_login_without_standard_input_needs_a_token(server: AppServer) -> None:
@@ -503,7 +503,7 @@ def test_a_token_file_that_others_may_read_is_not_used(
     path = tmp_path / "config" / "widget-catalog" / "tokens.json"
     path.chmod(0o640)
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"Other users may read {path}; make it private: chmod 600 {path}"
+        f"Other users can read {path}; make it private: chmod 600 {path}"
     )
 
 
@@ -665,10 +665,13 @@ def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> No
         (["login"], "Specify the service with --server URL."),
         (["logout"], "Specify the service with --server URL."),
         (["whoami"], "Specify the service with --server URL."),
-        (["--ca", "new.js", "list"], "new.js is not a PEM file of"),
+        (["--ca", "new.js", "list"], "new.js is not a PEM file with"),
         (["--server", "https://w.example", "--database", "a.db", "log"], "Use either --server or"),
         (["--server", "https://w.example", "--ca", "none.pem", "log"], "'none.pem' does not exist"),
-        (["log", "--server", "https://w.example", "--ca", "new.js"], "new.js is not a PEM file of"),
+        (
+            ["log", "--server", "https://w.example", "--ca", "new.js"],
+            "new.js is not a PEM file with",
+        ),
     ],
 )
 def test_contradicting_options_are_refused(arguments: list[str], message: str) -> None:
@@ -1081,7 +1084,7 @@ def test_an_author_publishes_through_a_proxy_with_tls_until_the_token_is_revoked
         ]
         Path("m.json").write_text(json.dumps(manifest("ops/clock")), encoding="utf-8")
         refused = failure(run_here("publish m.json large.js"))
-        assert refused == f"The token {name} is not for the scope 'ops'."
+        assert refused == f"The token {name} is not valid for the scope 'ops'."
         assert run_locally(f"token revoke {name}").exit_code == 0
         assert f"{url} refused the token" in failure(run_here(f"unyank {widget}@2.0.0"))
     actions = re.findall(rf"token {name}  (\w+)  ", run_locally(f"log {widget}").stdout)

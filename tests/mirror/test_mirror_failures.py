@@ -40,7 +40,7 @@ INVALID = {
     "another widget": (body(json.dumps(NOTES).encode()), "the response describes 'acme/notes'"),
     "invalid fields": (
         body(json.dumps(document("acme/clock", version("1"), icon=1)).encode()),
-        "icon must be a string of Unicode text without NUL, not 1 (and 1 more)",
+        "icon must be a Unicode string without NUL characters, not 1 (and 1 more)",
     ),
     "403": (status(403), "it responded 403"),
     "404": (status(404), "is listed, but its document was not found"),

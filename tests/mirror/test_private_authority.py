@@ -65,7 +65,7 @@ def test_certificate_is_refused_until_it_is_trusted(
     empty.touch()
     result = command(mirror_app, upstream.url, "--ca", str(empty))
     assert result.exit_code == 2
-    assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
+    assert f"{empty} is not a PEM file with certificates.\n" in result.stderr
     for variable in ("SSL_CERT_FILE", "CATALOG_CA"):
         with monkeypatch.context() as environment:
             environment.setenv(variable, str(certificate))
@@ -73,7 +73,7 @@ def test_certificate_is_refused_until_it_is_trusted(
     monkeypatch.setenv("CATALOG_CA", "/none.pem")
     result = command(mirror_app, upstream.url)
     assert result.exit_code == 1
-    assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
+    assert result.stderr.endswith("/none.pem is not a PEM file with certificates.\n")
 
 
 @pytest.mark.parametrize(("command", "failure"), COMMANDS.values(), ids=COMMANDS)
@@ -111,7 +111,7 @@ def test_mirror_remembers_the_file(
     assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout
     certificate.unlink()
     assert run(mirror_app, "mirror").stderr == (
-        f"Error: Cannot mirror {upstream.url}: {certificate} is not a PEM file of certificates.\n"
+        f"Error: Cannot mirror {upstream.url}: {certificate} is not a PEM file with certificates.\n"
     )
 
 

@@ -22,9 +22,9 @@ GREATEST = 2**53 - 1
 DIGEST = "0123456789abcdef" * 4
 BOOLEAN = "true or false"
 COUNT = f"a whole number from 0 to {GREATEST}"
-NOT_EMPTY = "a string that is not empty"
+NOT_EMPTY = "a non-empty string"
 IDENTIFIER = "1 to 214 printable characters without a slash, not . or .."
-TEXT = "a string of Unicode text without NUL"
+TEXT = "a Unicode string without NUL characters"
 TIME = "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -144,7 +144,7 @@ UNCLEAR = {
     ),
     "JPEG with two frames": (
         replaced(JPEG, b"\xff\xd8", b"\xff\xd8" + FRAME),
-        "it does not have one frame and its scans",
+        "it must have exactly one frame, and at least one scan",
     ),
     "JPEG with a lossless frame": (
         replaced(JPEG, b"\xff\xc0", b"\xff\xc3"),
@@ -161,11 +161,11 @@ UNCLEAR = {
     ),
     "JPEG without a frame": (
         b"\xff\xd8\xff\xda\0\2\xff\xd9",
-        "it does not have one frame and its scans",
+        "it must have exactly one frame, and at least one scan",
     ),
     "JPEG without a scan": (
         b"\xff\xd8" + FRAME + b"\xff\xd9",
-        "it does not have one frame and its scans",
+        "it must have exactly one frame, and at least one scan",
     ),
     "JPEG of fill bytes": (
         b"\xff\xd8" + b"\xff" * 1000,
@@ -265,7 +265,7 @@ UNCLEAR = {
         "a box is damaged",
     ),
 }
-ALLOWED = "a PNG, JPEG, WebP or AVIF file of at most 524288 bytes and 4096 pixels a side"
+ALLOWED = "a PNG, JPEG, WebP or AVIF file of at most 524288 bytes and 4096 pixels per side"
 
 
 @pytest.mark.parametrize("content", OTHER_FORMATS.values(), ids=OTHER_FORMATS)

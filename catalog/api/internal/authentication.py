@@ -45,14 +45,14 @@ class FailedAttempts:
         self._window_end = 0.0
 
     def add(self, address: str) -> float:
-        """Count a failure; return how many seconds the limit still applies, or 0 below it."""
+        """Count a failure; return the seconds until the limit ends, or 0 if it is not exceeded."""
         now = self._clock()
         with self._lock:
             if now >= self._window_end:
                 self._counts.clear()
                 self._total, self._window_end = 0, now + WINDOW
             self._total += 1
-            # Stop counting addresses here, so that the table has at most MAX_ALL_FAILURES entries.
+            # Do not count further addresses, so that there are at most MAX_ALL_FAILURES counters.
             if self._total > MAX_ALL_FAILURES:
                 return self._window_end - now
             count = self._counts[address] = self._counts.get(address, 0) + 1
@@ -81,7 +81,7 @@ def count_failure() -> None:
     """Count a failed attempt; respond 429 after too many from this address or in total."""
     attempts: FailedAttempts = current_app.extensions["failed_attempts"]
     seconds = attempts.add(request.remote_addr or "")
-    # A catalog without tokens and trusts gives an attacker nothing to guess.
+    # A catalog without tokens or trusts gives an attacker nothing to guess.
     if seconds and has_tokens(current_app.extensions["database"]):
         raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
 
@@ -104,7 +104,7 @@ def authorized(view: View) -> View:
     def checked(**arguments: str) -> Response:
         token: Token = g.token
         needed = find_requirement(request.method.replace("HEAD", "GET"), request.path)
-        # A route that is missing from the table of requirements responds 404 to every token.
+        # A route without an entry in the table of requirements always responds 404.
         if needed is None:
             abort(404)
         if missing := token.access.find_missing(needed):
@@ -119,7 +119,7 @@ def authorized(view: View) -> View:
 def check_official(token: Token) -> None:
     """Respond 403 unless the token may mark widgets as official."""
     if not token.access.is_admin:
-        abort(403, f"The {token.title} needs the permission admin for isOfficial.")
+        abort(403, f"The {token.title} needs the permission admin to set isOfficial.")
 
 
 def parse_boolean(name: str) -> bool:

@@ -59,7 +59,7 @@ def abort_too_large(limit: int, subject: str) -> NoReturn:
 
 
 def read_object(keys: set[str]) -> Json:
-    """Return the JSON object in the body, which may have only these keys; an empty body is {}."""
+    """Return the JSON object in the body, or {} if it is empty; respond 400 to unknown keys."""
     check_body_accepted(MAX_JSON_BYTES, "it")
     return check_object(read_limited(MAX_JSON_BYTES) or b"{}", "The body", keys)
 
@@ -72,12 +72,12 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
     if unknown := value.keys() - keys:
         names = ", ".join(sorted(map(quoted, unknown)))
         allowed = f"allowed keys are {', '.join(sorted(keys))}" if keys else "it must be empty"
-        abort(400, f"{subject} has {names}; {allowed}.")
+        abort(400, f"{subject} has unknown keys: {names}; {allowed}.")
     return value
 
 
 def read_changes(keys: set[str]) -> tuple[Json, bytes | None]:
-    """Return the changes to a widget, which may have only these keys, and its new picture or None.
+    """Return the changes to a widget, and its new picture or None; respond 400 to unknown keys.
 
     The body is a JSON object, or a form with the parts changes and picture.
     """
@@ -108,10 +108,10 @@ def parse_part(text: bytes, name: str) -> Any:
 
 
 class ReceivedFile:
-    """A file from a form, which is hashed while it is written to the disk of the bundles."""
+    """A file from a form, hashed while it is written to a temporary file."""
 
     def __init__(self, limit: int, subject: str) -> None:
-        # The file is on the disk of the bundles, because /tmp may be in memory.
+        # Use the bundle directory, because /tmp may be in memory.
         directory = current_app.extensions["bundles"].directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
@@ -208,7 +208,7 @@ def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, 
     try:
         fields, uploaded = parser.parse(request.stream, boundary.encode(), request.content_length)
     except ValueError:
-        abort(400, f"The body is not complete {FORM_TYPE}.")
+        abort(400, f"The body is incomplete, or is not valid {FORM_TYPE}.")
     except RequestEntityTooLarge as error:
         if error.description == RequestEntityTooLarge.description:
             abort_too_large(limit, subject)
@@ -223,5 +223,5 @@ def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, 
         allowed = f"{', '.join(first)} and {last}"
         abort(400, f"The form may contain only the parts {allowed}, each at most once.")
     if BUNDLE in fields:
-        abort(400, "The part bundle must be a file, with a file name.")
+        abort(400, "The part bundle must be a file with a file name.")
     return dict(received)

@@ -25,7 +25,7 @@ from .bodies import check_body_accepted, check_object, read_limited
 @internal.post("/session")
 def create_session() -> Response:
     """Respond with a short-lived token, or with the reason why the id token was rejected."""
-    # Fetching keys from the issuer can take a while.
+    # Use a thread that may wait: fetching the keys of the issuer can take a while.
     if not database().deadline.may_wait:
         raise WouldBlock
     check_body_accepted(MAX_SESSION_BYTES, "it")
@@ -47,11 +47,13 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
     """Return the trust that a valid id token matches, and the expiry of the id token."""
     trusts = find_by_issuer(database().fetch, id_token.issuer)
     if not trusts:
-        raise IdTokenError(f"No trust has the issuer {quoted(id_token.issuer)} of the id token.")
+        raise IdTokenError(
+            f"There is no trust for the issuer {quoted(id_token.issuer)} of the id token."
+        )
     audience: str = current_app.config["PUBLIC_URL"]
     if not audience:
         raise IdTokenError(
-            "This service does not accept id tokens: their audience, CATALOG_PUBLIC_URL, is unset."
+            "This service does not accept id tokens: CATALOG_PUBLIC_URL, their audience, is unset."
         )
     try:
         # This import is local: only a catalog with a trust needs the libraries of the extra oidc.

@@ -24,7 +24,7 @@ def show_session(token: Token) -> Response:
 @authorized
 def show_audit(token: Token) -> Response:
     """Respond with the audit log of the widgets that the token may access, newest first."""
-    # A hundred entries can contain megabytes of text.
+    # Do not block the I/O thread: a hundred entries can contain megabytes of text.
     if database().deadline.on_io_thread:
         raise WouldBlock
     parameters = request.args
@@ -39,8 +39,8 @@ def show_audit(token: Token) -> Response:
     except ValueError:
         abort(
             400,
-            "widget must be scope/name, since an ISO 8601 time, limit and before whole numbers "
-            "from 1.",
+            "widget must be scope/name, since must be an ISO 8601 time, and limit and before "
+            "must be positive whole numbers.",
         )
     if widget and (missing := token.access.find_missing_widget(scope, name)):
         abort(403, f"The {token.title} {missing}.")

@@ -55,7 +55,9 @@ def check_path(manifest: Json, names: dict[str, str]) -> None:
     for key, value in names.items():
         if manifest.get(key) != value:
             abort(
-                400, f"The manifest has the {key} {quoted(manifest.get(key))}, not {quoted(value)}."
+                400,
+                f"The {key} in the manifest is {quoted(manifest.get(key))}, but the path has "
+                f"{quoted(value)}.",
             )
 
 

@@ -32,9 +32,9 @@ def edit(token: Token, scope: str, name: str) -> Response:
         except NotAllowedError as error:
             abort(400, f"{error.about(key, value)}.")
     if changes.get("picture") or (picture is not None and "picture" in changes):
-        abort(400, "Send a picture as a file in the part picture; picture: null removes it.")
+        abort(400, "Send the picture as a file in the part picture, or picture: null to remove it.")
     if not changes and picture is None:
-        abort(400, f"The body must have one of {', '.join(EDITABLE)}.")
+        abort(400, f"The body must have at least one of {', '.join(EDITABLE)}.")
     if "isOfficial" in changes:
         check_official(token)
     return change_widget(token, WidgetName(scope, name), changes, picture)

@@ -1,4 +1,4 @@
-"""Reads about one widget or one of its versions, and the install counter."""
+"""The routes that read one widget or version, and the routes that count installs."""
 
 import json
 
@@ -42,7 +42,7 @@ def detail(scope: str, name: str) -> Response:
 
 def requested_candidates() -> Candidates:
     """Return the candidates that the query string describes; raise ParameterError if invalid."""
-    # Parsing takes time, and most requests do not have a query.
+    # Do not parse an empty query string: parsing takes time, and most requests have none.
     return parse_candidates(request.args.to_dict()) if request.query_string else AVAILABLE
 
 

@@ -1,4 +1,4 @@
-"""Reads about many widgets: search, changes, updates and import maps."""
+"""The routes that read many widgets: search, changes, updates and import maps."""
 
 import json
 from hashlib import sha1

@@ -49,7 +49,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
             abort(
                 404, f"The bundle of {quoted(f'{scope}/{name}@{version}')} has a different SHA-256."
             )
-        # The upstream may replace the bytes of a copied widget.
+        # Without a hash in its URL, a copied bundle is mutable: the upstream may replace it.
         is_immutable = not is_copy or requested is not None
         file_name = bundle_file_name(name, version)
         compressed = find_accepted_gzip(sha256)
@@ -75,7 +75,7 @@ def find_accepted_gzip(sha256: str) -> Path | None:
         return None
     bundles: Bundles = current_app.extensions["bundles"]
     deadline = current_app.extensions["database"].deadline
-    # After the final deadline, sending the response is still better than failing.
+    # After the final deadline, finish the response anyway: a late response is better than none.
     check = (lambda: None) if deadline.is_final else deadline.check
     compress_bundle(bundles, sha256, check=check)
     return find_compressed(bundles, sha256)
@@ -110,7 +110,7 @@ def send_stored(
     # Let cross-origin isolated pages (COEP) load the file.
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     if not is_immutable:
-        # A file can be replaced by an older file, so only the ETag identifies the content.
+        # An older file can replace this one, so clients must compare ETags, not dates.
         response.headers.pop("Last-Modified", None)
     # Range is ignored, because bundles are small.
     response.make_conditional(request.environ)

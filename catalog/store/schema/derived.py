@@ -85,8 +85,8 @@ def raise_if_too_large(message: str) -> None:
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
 
-# An upstream can replace the bytes of a copy, so the URL of its stored bundle contains their hash.
-# URLs that an earlier release or its packs stored lack this hash.
+# An upstream can replace the bundle of a copy, so the URL of the stored bundle contains its hash.
+# URLs from an earlier release, or from its packs, lack this hash.
 ADD_BUNDLE_HASHES = """
 UPDATE version SET bundle_path = bundle_path || '?sha256=' || sha256_hash
 WHERE instr(bundle_path, '?') = 0 AND widget_id IN (SELECT widget_id FROM mirrored)
@@ -124,7 +124,7 @@ def _range_member(range_: str) -> str:
 
 
 def folded_columns(widget: Any) -> dict[str, str]:
-    """Return the folded columns of a row of widget, in which search finds words."""
+    """Return the columns of a row of widget that contain folded text for searches."""
     name = " ".join(fold(widget["display_name"]).split())
     return {
         "folded_name": name,

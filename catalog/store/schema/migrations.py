@@ -1,4 +1,4 @@
-"""Rebuilds the tables of a file with its own rows, to migrate it, or with the rows of a backup.
+"""Rebuilds the tables of a file: with its own rows to migrate it, or with the rows of a backup.
 
 Only the schema of release 1.0.0 is migrated. A new column needs no code here if it has a default
 or may be null. A new table needs no code either, unless its rows are derived.
@@ -158,10 +158,10 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
         rows = connection.execute(f"SELECT DISTINCT sdk_version FROM {schema}.{old}").fetchall()
         for statement in add_ranges(range_ for (range_,) in rows):
             connection.execute(*statement)
-    # The changes of listed widgets are derived.
+    # Do not copy the changes of listed widgets: they are derived from the widgets.
     condition = "NOT listed" if new == "change" else "true"
     names = ", ".join(columns)
-    # The row of a deleted version may already have been copied.
+    # A deleted version may be in both catalogs, so its row may already have been copied.
     return connection.execute(
         f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE {condition}"
         " ON CONFLICT DO NOTHING"
@@ -200,10 +200,10 @@ UPDATE revision SET content = :new, downloads = :new, history = lower(hex(random
 
 
 def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
-    """Set a revision above the old one and a new history, neither of which was used before.
+    """Set a new history, and a revision that is higher than the old one.
 
-    Otherwise, cached responses could be mistaken for current ones, and the tokens of clients for
-    valid ones. The time alone is not enough: the clock that set the old revision may have been
-    ahead.
+    A reused revision would make outdated cached responses look current, and a reused history would
+    make old tokens of the change feed look valid. The current time alone is not enough: the clock
+    may have been ahead when the old revision was set.
     """
     connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

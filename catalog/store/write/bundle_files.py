@@ -1,4 +1,4 @@
-"""The bundles of an import that are already stored here, for example after a rollback."""
+"""The bundles of an import that this service already stores, for example after a rollback."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,8 +26,8 @@ class BundleFiles:
 
     @contextmanager
     def locked(self, documents: Iterable[Document]) -> Iterator[list[StoredBundle]]:
-        """Yield the versions whose bundles are here; nothing removes these files in the block."""
-        # Usually, no files are stored, so there is nothing to look for.
+        """Yield the versions whose bundles are stored; no process removes them during the block."""
+        # Usually, no bundles are stored, and the documents can be skipped.
         versions = chain.from_iterable(map(stored_bundles, documents if self._hashes else ()))
         valid = [each for each in versions if each.sha256 in self._hashes and self._verify(each)]
         if not valid:

@@ -52,7 +52,7 @@ def create_demo(
     stored = [bundle for document in documents for bundle in stored_bundles(document)]
 
     def fill(transaction: Transaction) -> None:
-        # The file of the catalog appears only after all bundles are stored.
+        # The database file is created only after all bundles are stored.
         with bundles.writing():
             for each in stored:
                 content = demo_bundle(each.scope, each.name, each.version)

@@ -28,10 +28,10 @@ def import_documents(
 ) -> PutResult:
     """Add and update the widgets of the documents in one transaction per batch; record the import.
 
-    The service serves bundles that it already stores. Finally, remove the given other widgets and
-    versions. Raise TooLargeError if a widget would become too large: its batch is not written, but
-    earlier batches are. The audit log gets the totals, the number of widgets and versions.
-    on_progress gets how many widgets are written.
+    If the bundle of a version is already stored, clients load it from this service. Finally, remove
+    the given other widgets and versions. Raise TooLargeError if a widget would become too large:
+    its batch is not written, but earlier batches are. The totals of widgets and versions are for
+    the audit log. on_progress() gets the number of widgets written so far.
     """
     others = others or Others([], {})
     added, changed = set[str](), set[str]()

@@ -43,8 +43,8 @@ def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) ->
         transaction.execute_many(PUT_MIRRORED, rows)
 
 
-# The new count is the upstream's plus the installs that were counted here since the widget was
-# copied. It becomes null if the upstream has no count and no install was counted here.
+# The new count is the upstream's count plus the installs that this service has counted. It becomes
+# null if the upstream has no count and this service has not counted any install.
 UPDATE_MIRRORED_COUNT = f"""
 UPDATE widget SET download_count = iif(
     :download_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
@@ -110,7 +110,7 @@ def put_upstream_documents(
         transaction, [each for each in records if copies.get(f"{each.scope}/{each.name}") != each]
     )
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    # The upstream never had the versions of a local widget that is replaced.
+    # Leave out the versions of replaced local widgets: the upstream never had them.
     others = [other for other in result.others if str(other.widget) in copies]
     return result._replace(changed=result.changed | counted_paths, others=others)
 
@@ -122,7 +122,7 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 
 
 def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> set[str]:
-    """Write the about of copies where it differs; return these copies as scope/name."""
+    """Write each about that has changed, and return the scope/name of these copies."""
     rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
     stored = find_about_rows(transaction, (row["id"] for row in rows))
     named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]

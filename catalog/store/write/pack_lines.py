@@ -18,7 +18,7 @@ VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
 def put_mirrored_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
     """Write the parsed lines of mirrored.jsonl."""
     transaction.execute_many(PUT_MIRRORED_LINE, lines)
-    # These bundles were first registered as bundles of local widgets.
+    # The bundles of copies were registered as bundles of local widgets, without a hash in the URL.
     transaction.execute(ADD_BUNDLE_HASHES)
 
 

@@ -24,7 +24,7 @@ class Others(NamedTuple):
     versions: dict[str, list[WidgetName]]
 
     def sizes(self) -> tuple[int, int]:
-        """Return how many widgets and how many versions there are."""
+        """Return how many widgets, and how many versions of imported widgets, the files lack."""
         return len(self.widgets), sum(map(len, self.versions.values()))
 
 
@@ -42,7 +42,7 @@ CROSS JOIN version ON widget_id = widget.id
 def find_others(
     database: Database, paths: Container[str], batches: Iterable[Sequence[Document]]
 ) -> Others:
-    """Return stored versions that the documents lack, and stored widgets that paths lacks."""
+    """Return the stored versions that are not in the documents, and the widgets not in paths."""
     widgets = []
     for scope, name, versions in database.fetch(COUNT_VERSIONS, {}):
         widget = WidgetName(scope, name)

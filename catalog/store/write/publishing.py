@@ -232,7 +232,7 @@ def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool)
 def _register_again(
     transaction: Transaction, document: Document, target: WidgetName, before: str | None
 ) -> None:
-    """Make clients load the bundle of a stored version from here, unless they already do."""
+    """Make clients load a stored version's bundle from this service, unless they already do."""
     (bundle,) = stored_bundles(document)
     path = bundle_path(bundle)
     if before != path:

@@ -9,7 +9,7 @@ from ... import V1_PREFIX
 from ...domain.documents import Document
 from ..connection.transaction import Transaction
 
-# An upstream can replace the bytes of a copy, so the bundle URL of a copy contains the hash.
+# An upstream can replace the bundle of a copy, so the URL of the stored bundle contains its hash.
 _PATH = """
 :path || iif(EXISTS (SELECT 1 FROM mirrored WHERE mirrored.widget_id = version.widget_id),
     '?sha256=' || sha256_hash, '')
@@ -48,7 +48,7 @@ def stored_bundles(document: Document) -> list[StoredBundle]:
 
 
 def register_bundles(transaction: Transaction, versions: Iterable[StoredBundle]) -> None:
-    """Make clients load these versions from here, if their hash and size are still the same."""
+    """Make clients load these versions from this service, unless their hash or size has changed."""
     rows = [{**each._asdict(), "path": bundle_path(each)} for each in versions]
     if rows:
         transaction.execute_many(REGISTER_BUNDLE, rows)
@@ -65,7 +65,7 @@ WHERE bundle_path IS NOT NULL
 def find_unregistered(
     transaction: Transaction, versions: Sequence[StoredBundle]
 ) -> list[StoredBundle]:
-    """Return the versions that clients do not load from here, or load with different bytes."""
+    """Return the versions that this service does not serve yet, or serves with other bytes."""
     rows = transaction.read(REGISTERED, {"names": json.dumps(versions)})
     registered = {StoredBundle(*row) for row in rows}
     return [each for each in versions if each not in registered]

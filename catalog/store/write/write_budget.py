@@ -1,4 +1,4 @@
-"""Limits how much one change of many versions writes; the limit is checked before writing."""
+"""The limit on the bytes that one change of many versions writes, checked before writing."""
 
 import json
 

@@ -53,7 +53,7 @@ def test_compatible_false_keeps_all(client_with: ClientWith) -> None:
 
 
 INVALID = [
-    ("compatible=true", "compatible must be used with compatSdk, such as compatSdk=1.4.0."),
+    ("compatible=true", "compatible requires compatSdk, such as compatSdk=1.4.0."),
     ("compatible=yes", "compatible must be true or false, not 'yes'."),
     ("sort=size", "sort must be installs, updated, created or name, not 'size'."),
 ]

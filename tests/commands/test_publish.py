@@ -595,6 +595,6 @@ def test_a_version_of_a_copy_is_refused(app_with: AppWith) -> None:
     copied = "INSERT INTO mirrored (widget_id, source) SELECT id, 'https://up.example' FROM widget"
     app.extensions["database"].transact(running(copied))
     assert error_message(publish(app, MINIMAL)) == (
-        "acme/clock is a copy from https://up.example; exclude it first, in addition to the "
+        "acme/clock is a copy from https://up.example; exclude it first, and repeat the "
         "mirror's other options: widget-catalog mirror https://up.example --exclude acme/clock"
     )

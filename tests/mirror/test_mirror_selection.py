@@ -144,7 +144,7 @@ def test_copy_is_changed_here_only_after_it_is_excluded(
     mirror_summary(mirror_app, upstream.url)
     before = exported(mirror_app)
     assert error_message(run(mirror_app, *change)) == (
-        f"acme/clock is a copy from {upstream.url}; exclude it first, in addition to the "
+        f"acme/clock is a copy from {upstream.url}; exclude it first, and repeat the "
         f"mirror's other options: widget-catalog mirror {upstream.url} --exclude acme/clock"
     )
     assert run(mirror_app, "unlist", "acme/clock").exit_code == 0

@@ -38,7 +38,7 @@ def find_about(
     if row is None:
         return None
     about = about_json(row) or {**dict.fromkeys(ABOUT_KEYS), "keywords": []}
-    # An import can name the hash of any file, even the hash of a bundle that is stored later.
+    # An import can claim any hash for a picture, even the hash of a bundle that is stored later.
     if about["picture"] and not bundles.has_picture(about["picture"]):
         return None, {**about, "picture": None}
     return row["content"], about

@@ -52,7 +52,7 @@ def read_entries(
 ) -> list[Json]:
     """Return the entries of the audit log with an id below `before`, newest first.
 
-    Without a widget, return the entries of all widgets that the access allows; None allows all.
+    Without a widget, return all entries that the access allows; an access of None allows all.
     """
     scope, name = widget or (None, None)
     values: Row = {"since": since, "before": before, "limit": limit, "scope": scope, "name": name}

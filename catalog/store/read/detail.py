@@ -16,7 +16,7 @@ class DetailRevision(NamedTuple):
 
 
 def _detail_json(candidates: Candidates) -> str:
-    """Return the SQL expression for the body of the response about a row of widget."""
+    """Return the SQL expression that renders the detail of a row of widget."""
     latest = candidates._replace(sdk=None).newest("version", "widget.id")
     compatible = ""
     if candidates.sdk:
@@ -86,10 +86,10 @@ def find_version(
     version: str,
     candidates: Candidates = AVAILABLE,
 ) -> tuple[int, bytes | None] | None:
-    """Return the revision, and the JSON of a version; None if the widget is not listed.
+    """Return the revision and the JSON of a version; None if the widget is not listed.
 
-    LATEST stands for the newest candidate; a version with a number need not be a candidate. The
-    JSON is None if there is no such version.
+    LATEST stands for the newest candidate. A version given by its number need not be a candidate.
+    The JSON is None if there is no such version.
     """
     is_latest = version == LATEST
     entry = candidates.newest_entry("widget.id") if is_latest else NUMBERED_ENTRY
@@ -113,9 +113,8 @@ def find_newer_prerelease(
 ) -> str | None:
     """Return the number of the newest prerelease with a higher precedence than a version.
 
-    Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK. A page
-    shows the prerelease beside the stable version, which find_version() returns for LATEST with
-    Candidates(sdk, stable=True).
+    Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK. The page
+    of a widget shows the prerelease beside the latest stable version.
     """
     candidates = Candidates(sdk)
     statement = NEWER_PRERELEASE.format(

@@ -56,7 +56,7 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
             facets = _count_facets(connection, query)
         remember_count(connection, key, counted_at, facets)
         if query.reads_versions:
-            # The search for the page runs next, and need not count the results again.
+            # The search for the page runs next, and uses this count instead of counting again.
             remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
 
@@ -151,7 +151,7 @@ def _count(column: Sequence[str], masks: Sequence[Sequence[bool]]) -> Counter[st
 
 
 def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Counts:
-    """Return how many widgets need each permission; lists counts the widgets per JSON list."""
+    """Return how many widgets need each permission, given how many have each JSON list."""
     # List an excluded permission even if no widget needs it.
     counts: Counter[str] = Counter(dict.fromkeys(excluded[:1], 0))
     for text, count in lists.items():
@@ -161,8 +161,8 @@ def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Cou
 
 def _build_statement(query: SearchQuery) -> str:
     found = find_conditions(query)
-    # Reading listing in table order also reads versions in the order of their index. Any other
-    # order takes twice as long.
+    # Without an index, SQLite reads listing and version in the order of widget ids. Any other order
+    # takes twice as long.
     source = found.source if found.source is WITH_TRIGRAMS else "listing NOT INDEXED"
     if not found.matches and query.candidates == AVAILABLE:
         # Name the index: SQLite would choose another one, which does not cover the filters.

@@ -98,7 +98,7 @@ def find_import_map(
                 f"Another widget in this map has a different hash for the same bundle URL, {url}."
             )
     response = {"imports": imports, "integrity": integrity}
-    # Omit this key if it is empty: browsers warn about unknown keys.
+    # Add this key only if it is needed: browsers warn about unknown keys in an import map.
     response |= {"unavailable": unavailable} if unavailable else {}
     body = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
     return content, f"{body}\n".encode()

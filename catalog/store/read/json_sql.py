@@ -22,7 +22,7 @@ _WIDGET_MEMBERS = """
 WIDGET = f"""json_object({_WIDGET_MEMBERS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
 
-# The newest version of a widget that is not yanked, as a JSON string or null.
+# The number of a widget's newest version that is not yanked, as a JSON string or null.
 LATEST_VERSION = f"json_quote({AVAILABLE.newest('version', 'widget.id')})"
 # All versions of a widget, as a JSON array.
 VERSION_ENTRIES = f"""'[' || coalesce((

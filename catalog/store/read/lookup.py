@@ -53,7 +53,7 @@ def check_is_local(widget: sqlite3.Row) -> None:
     if widget["source"]:
         name = WidgetName(widget["scope"], widget["name"])
         raise ConflictError(
-            f"{name} is a copy from {widget['source']}; exclude it first, in addition to the "
+            f"{name} is a copy from {widget['source']}; exclude it first, and repeat the "
             f"mirror's other options: widget-catalog mirror {widget['source']} --exclude {name}"
         )
 

@@ -11,7 +11,7 @@ from ..connection.database import Database
 
 
 class LocalWidget(NamedTuple):
-    """A widget in the local catalog; only a copy has the last three values."""
+    """A widget in the local catalog; the last three fields are None unless it is a copy."""
 
     listed: bool
     # The base URL of the upstream; None for a local widget.

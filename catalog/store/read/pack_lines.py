@@ -41,7 +41,7 @@ WHERE scope = :scope AND name = :name
 def find_unpacked(
     connection: sqlite3.Connection, packed: sqlite3.Connection
 ) -> tuple[list[str], list[str]]:
-    """Return the widgets that the packed catalog lacks, and the versions that its widgets lack."""
+    """Return the widgets that are not in the pack, and the missing versions of packed widgets."""
     widgets: dict[str, None] = {}
     versions = []
     for scope, name, version in fetch_all(connection, ALL_VERSIONS):

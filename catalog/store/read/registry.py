@@ -18,7 +18,7 @@ SELECT count(*), max(name), CAST(group_concat(text) AS BLOB) FROM (
 
 
 def render_pieces(connection: sqlite3.Connection, scope: str) -> Iterator[bytes]:
-    """Yield the JSON of the widgets in pieces, by name; all but the first begin with a comma."""
+    """Yield the JSON of the widgets, sorted by name; a comma begins each piece but the first."""
     values: dict[str, object] = {"scope": scope, "after": "", "limit": WIDGETS_PER_PIECE}
     comma, count = b"", WIDGETS_PER_PIECE
     while count == WIDGETS_PER_PIECE:

@@ -51,8 +51,8 @@ page AS (
 )
 """
 
-# All widgets, sorted by the time of their newest candidate before a given time, which an index on
-# times finds. Widgets without a candidate are read only if the page reaches them.
+# All widgets, sorted by the time of their newest candidate before a given time. An index on times
+# finds these candidates. Widgets without a candidate are read only if the page reaches them.
 PAGE_BEFORE = f"""{TOTAL}
 dated AS MATERIALIZED (
     SELECT widget_id, downloads, published_at, scope, name
@@ -152,8 +152,8 @@ def find_widgets(
 
     A query with pictures needs render_picture.
     """
-    # Totals are remembered only for searches that read versions. Other searches count in an index,
-    # or find all results anyway.
+    # Totals are cached only for searches that read versions. Other searches count quickly in an
+    # index, or find all results anyway.
     key = total_key(query) if query.reads_versions else None
     counted_at, counted = connection.counts.get(key, (None, None))
     values = {
@@ -192,7 +192,7 @@ MOST_WORDS = "SELECT coalesce(max({count}), 0) FROM listing WHERE {conditions}"
 
 
 def find_close_query(connection: Connection, query: SearchQuery) -> SearchQuery | None:
-    """Return a search for the widgets that contain the most words; None if none contains any."""
+    """Return a search for the widgets that match the most words; None if no widget matches any."""
     found, count = find_conditions(query), len(query.words)
     if not 2 <= count <= MAX_CLOSE_WORDS:
         return None
@@ -275,8 +275,8 @@ def remember_count(connection: Connection, key: object, content: int, count: obj
     connection.counts[key] = content, count
 
 
-# An install can move its widget only forward in the results. So the page stays the same if the
-# widget does not match the query, or still has fewer downloads than every widget on the page.
+# An install can only move its widget up in the results. So the page stays the same if the widget
+# does not match the query, or still has fewer downloads than every widget on the page.
 REVALIDATE_SEARCH = """
 SELECT content, downloads, :least_downloads FROM revision
 WHERE content = :content AND (

@@ -122,7 +122,7 @@ def find_conditions(query: SearchQuery) -> Conditions:
 
 
 def count_words(matches: Iterable[str]) -> str:
-    """Return the expression that counts how many of the words a row of listing has."""
+    """Return the SQL expression for how many of the words a row of listing contains."""
     return " + ".join(f"({match} > 0)" for match in matches)
 
 

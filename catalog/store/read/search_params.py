@@ -38,7 +38,7 @@ def filter_text(value: str) -> str:
 class SearchQuery:
     """A parsed search; None means that the parameter does not restrict the results."""
 
-    # The text after fold(), with single spaces between the words.
+    # The folded text of the parameter q, with single spaces between the words.
     q: str
     scope: str | None
     official: bool | None
@@ -59,7 +59,7 @@ class SearchQuery:
     # True if each result includes the picture of its widget.
     pictures: bool = False
     # True if a page runs the search. Pages also search scope/name and keywords, and treat
-    # "-network" as no network access at all. API searches do neither, nor set the fields below.
+    # "-network" as no network access at all. Only pages set the fields below.
     for_pages: bool = False
     # Find only widgets with this folded keyword.
     keyword: str | None = None
@@ -118,7 +118,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         pictures=_parse_include(parameters.get("include")),
     )
     if query.compatible and query.candidates.sdk is None:
-        raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
+        raise ParameterError("compatible requires compatSdk, such as compatSdk=1.4.0.")
     return query
 
 

@@ -66,5 +66,5 @@ ANY_WIDGET = "SELECT 1 FROM widget LIMIT 1"
 
 
 def check_readable(connection: sqlite3.Connection) -> None:
-    """Read a row, which raises an error if the file cannot be read."""
+    """Read a row, so that an unreadable file raises an error."""
     fetch_one(connection, ANY_WIDGET)

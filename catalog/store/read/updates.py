@@ -29,10 +29,10 @@ def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> Up
     return UpdatesQuery(sdk, parsed, before)
 
 
-# The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
-# in :widgets and the fields of Release. Without an SDK, every version is compatible. One row for
-# each version or widget would take longer; the text of a hundred widgets could take too much
-# memory.
+# One JSON text with a pair for each listed widget: its position in :widgets, and its versions,
+# newest first, with the fields of Release. Without an SDK, every version is compatible. One text is
+# faster than one row for each version or widget. Each statement reads only WIDGETS_PER_TEXT
+# widgets, because the text of a hundred widgets could take too much memory.
 WIDGETS_PER_TEXT = 20
 RELEASES = f"""
 SELECT json_group_array(json_array(position, json(versions))) FROM (

@@ -133,9 +133,10 @@ SELECT json_group_array(json(text)) FROM (
 def list_notes(
     connection: sqlite3.Connection, widget_id: int, older: str, newer: str
 ) -> list[Json]:
-    """Return the notes of the versions after the older one up to the newer one, newest first.
+    """Return the notes of all versions newer than `older`, up to and including `newer`.
 
-    If there are more than MAX_NOTES versions, the list has one extra entry.
+    The newest notes come first. If there are more than MAX_NOTES versions, the list has one extra
+    entry.
     """
     values = {"widget_id": widget_id, "older": older, "newer": newer}
     values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}

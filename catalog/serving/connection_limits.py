@@ -53,7 +53,7 @@ class Group:
 
 
 class ConnectionLimits:
-    """The limits on the number of connections, in total and by client, and on their memory."""
+    """The limits on the number of connections, in total and per client, and on their memory."""
 
     def __init__(self, maximum: int, per_client: int, proxies: TrustedProxies) -> None:
         self.all = Group(maximum)
@@ -123,7 +123,7 @@ class UnsentBodies:
 
     def __init__(self) -> None:
         self._bodies: dict[Connection, list[bytes]] = {}
-        # The number of connections that send each body, by the id of the body.
+        # How many connections are sending each body, by the id of the body.
         self._senders: Counter[int] = Counter()
         self._size = 0
 

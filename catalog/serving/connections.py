@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 DISCARD_TIMEOUT = 30  # seconds
 QUIET_TIMEOUT = 5  # seconds
-# Up to this size, the head and body are joined, which copies the body, and sent with one system
-# call.
+# A body of at most this size is joined with the head, so that a single system call sends both.
 MAX_JOINED = 48 * 1024  # bytes
 # The maximum number of bytes to read in one turn: READ_BYTES for requests, which must be parsed,
 # and UPLOAD_BYTES for bodies with a known length.

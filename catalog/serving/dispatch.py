@@ -1,9 +1,9 @@
 """Decides which thread handles a request; docs/internals/architecture.md explains the reasons.
 
-Budgets are CPU time of the thread. A request that exceeds its budget raises DeadlineExceeded and
-starts again on the next thread: first the I/O thread tries it, then the quick thread, then the long
-one. Only the I/O thread uses connections: the other threads hand their responses over to it, so no
-thread waits for a client.
+A budget limits the CPU time of a thread. A request that exceeds its budget raises DeadlineExceeded
+and starts again on the next thread: first the I/O thread tries it, then the quick thread, then the
+long one. Only the I/O thread uses connections: the other threads hand their responses over to it,
+so no thread waits for a client.
 """
 
 import logging

@@ -21,7 +21,7 @@ from .fair_queue import FairQueue
 from .listeners import Listener
 
 # The maximum duration of a turn before it looks for new events: a flood from one client delays
-# requests of other clients by this time.
+# requests of other clients by up to this time.
 TURN_TIME = 0.001  # seconds
 # The time between two checks of the deadlines and of the database file.
 CHECK_INTERVAL = 1  # seconds

@@ -108,7 +108,7 @@ def route_names(app: Flask) -> dict[str, str]:
 
 
 class RequestCounts:
-    """Requests by route, method and status, their durations, and installs."""
+    """Counts requests by route, method and status, their durations, and installs."""
 
     def __init__(self, registry: CollectorRegistry, routes: dict[str, str]) -> None:
         self._routes = routes
@@ -139,7 +139,7 @@ class RequestCounts:
 
 
 class ServerCollector(Collector):
-    """Connections, threads, log and response cache."""
+    """Collects metrics of connections, threads, the log and the response cache."""
 
     def __init__(self, app: Flask, loop: EventLoop) -> None:
         self._loop, self._cache = loop, app.extensions["response_cache"]
@@ -171,7 +171,7 @@ class ServerCollector(Collector):
 
 
 class DatabaseCollector(Collector):
-    """The database file, its writes, its backups, and the size of the catalog."""
+    """Collects metrics of the database file, its writes and backups, and the catalog's size."""
 
     def __init__(self, app: Flask) -> None:
         self._database: Database = app.extensions["database"]

@@ -26,7 +26,7 @@ class Sender:
         return bool(self._unsent)
 
     def send(self, *pieces: Piece) -> None:
-        """Add pieces, and send up to FLUSH_BYTES as far as the kernel accepts them.
+        """Add pieces, and send as much as the kernel accepts, up to FLUSH_BYTES.
 
         Raise OSError if sending fails.
         """

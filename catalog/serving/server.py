@@ -79,8 +79,8 @@ def serve(
     unix_path = None if passed else unix_path
     bound = passed or bind_sockets(app, unix_path)
     try:
-        # This call migrates a file of an earlier release. It follows bind(), so that a second
-        # service on the same address fails before it migrates the file of the first one.
+        # This call migrates a file that an earlier release wrote. It comes after bind(), so that a
+        # second service on the same address fails before it migrates the file of the first one.
         database.open_for_serving()
     except DatabaseError as error:
         if unix_path:
@@ -160,7 +160,7 @@ def stop_if_gone(context: Context, database: Database) -> None:
 def bind_sockets(app: Flask, unix_path: Path | None) -> list[socket.socket]:
     """Return the sockets to listen on; raise ClickException if that fails.
 
-    Without a path for a Unix socket, the address is CATALOG_HOST and CATALOG_PORT.
+    Without a path for a Unix socket, use CATALOG_HOST and CATALOG_PORT.
     """
     host, port = app.config["HOST"], app.config["PORT"]
     try:
@@ -219,7 +219,7 @@ def drain(loop: EventLoop, timeout: int) -> None:
     This includes requests that are still arriving. After the timeout, abort unfinished requests.
     """
     started = time.monotonic()
-    # Connections that wait at a systemd socket are left to the next process.
+    # Connections that wait on a socket from systemd are left to the next process.
     loop.close_listeners(lambda listener: listener.is_passed)
     while True:
         loop.run_turn(0.05)

@@ -89,7 +89,7 @@ def missing_permission(path: Path) -> str | None:
 
 
 def _read_only(path: Path) -> str | None:
-    """Return the message for a read-only file system, which ProtectSystem= can cause, or None."""
+    """Return a message if the file system is read-only, such as under ProtectSystem=, else None."""
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
     return (

@@ -62,8 +62,8 @@ SELECT {_TITLE} FROM listing CROSS JOIN widget ON id = widget_id
 WHERE listing.scope = :scope AND widget_id <> :widget_id
 ORDER BY downloads DESC, listing.name LIMIT :limit
 """
-# An empty list of permissions does not make widgets similar. The index listing_filters begins with
-# permissions.
+# An empty list of permissions does not make widgets similar. The index listing_filters finds the
+# widgets with the same permissions, because permissions are its first column.
 SIMILAR = f"""
 WITH own AS (SELECT permissions, scope FROM listing WHERE widget_id = :widget_id),
 candidate (widget_id, shared) AS (

@@ -4,7 +4,7 @@ import sqlite3
 
 from ..connection.sqlite import fetch_all, fetch_one
 
-# Scopes may differ only in case.
+# Several scopes can match, because their names may differ only in case.
 SCOPES_NAMED = """
 SELECT scope, count(*) AS widgets FROM listing WHERE scope = :scope COLLATE NOCASE
 GROUP BY scope ORDER BY widgets DESC, scope LIMIT 3

@@ -87,8 +87,8 @@ page AS (
 )
 """
 
-# The order of results for each value of sort; without words, the default is installs. An empty date
-# sorts before all others.
+# The order of results for each value of sort; without words, the default is installs. Widgets with
+# an empty date come last.
 SORT_KEYS = {
     "installs": "downloads DESC",
     "updated": "updated DESC",

@@ -26,7 +26,7 @@ ORDER BY CASE :sort WHEN 'created' THEN widget.created_at END DESC, scope, name
 def list_widgets(
     connection: sqlite3.Connection, scope: str | None, *, unlisted: bool, sort: str
 ) -> list[Json]:
-    """Return the widgets of one scope or of all; if unlisted is true, only unlisted ones.
+    """Return the widgets of one scope, or of all scopes; if unlisted is true, only unlisted ones.
 
     Each widget has the fields of a search result. The widgets are sorted by name, or by creation
     time with the newest first if sort is "created".

@@ -135,8 +135,7 @@ def list_notes(
 ) -> list[Json]:
     """Return the notes of all versions newer than `older`, up to and including `newer`.
 
-    The newest notes come first. If there are more than MAX_NOTES versions, the list has one extra
-    entry.
+    The newest notes come first. One entry beyond MAX_NOTES means that there are more versions.
     """
     values = {"widget_id": widget_id, "older": older, "newer": newer}
     values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}

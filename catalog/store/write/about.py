@@ -46,7 +46,7 @@ def changed_columns(stored: Any, new: Mapping[str, Any]) -> Row:
 
 
 def edit_about(transaction: Transaction, target: WidgetName, stored: Any, changes: Row) -> None:
-    """Write and record the changed columns; readme and picture are recorded by their SHA-256."""
+    """Write and record the changed columns; readme and picture are recorded as their SHA-256."""
     row = {key: (stored or NOTHING)[key] for key in ABOUT_KEYS}
     before, after = ({key: _recorded(key, each[key]) for key in changes} for each in (row, changes))
     put_about(transaction, [{**target._asdict(), **row, **changes}])

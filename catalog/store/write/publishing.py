@@ -124,7 +124,7 @@ def _manifest_widget(manifest: Any) -> WidgetName | None:
         return None
 
 
-# The sort key of versions; the greatest is the newest.
+# The sort key of versions; the newest version has the greatest key.
 NEWNESS = itemgetter("published_at", "precedence", "version")
 
 

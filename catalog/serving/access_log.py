@@ -49,7 +49,7 @@ class AccessLog:
     ) -> None:
         """Log one request, with its path and query as sent by the client.
 
-        Successful health checks are logged only at the level debug.
+        Successful health checks are logged only at the debug level.
         """
         status, target = int(response.status[:3]), request.request_uri
         if status < self._min_status:

@@ -24,7 +24,7 @@ class Context:
     request_timeout: int
     idle_timeout: int
     max_body: int
-    # Called with endpoint, method, status and seconds; None without CATALOG_METRICS.
+    # Counts a request by endpoint, method, status and seconds; None without CATALOG_METRICS.
     count_request: Callable[[str | None, str, int, float], None] | None = None
     # True if the service is stopping, so that each response is the last of its connection.
     is_stopping: bool = False

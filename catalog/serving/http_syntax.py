@@ -63,7 +63,7 @@ def split_request_line(line: bytes) -> tuple[str, bytes, str]:
 
 
 def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
-    """Return authority, path and query of a target; the authority is None for a plain path."""
+    """Return the authority, path and query of a target; a plain path has the authority None."""
     if b"#" in target:
         raise MalformedRequestError("the target must not have a fragment")
     if method == "CONNECT":
@@ -121,7 +121,7 @@ def parse_fields(section: bytes) -> Fields:
     return fields
 
 
-# The cache saves a third of the time to parse a head with 14 fields.
+# The cache saves a third of the time needed to parse a head with 14 fields.
 @lru_cache(200)
 def wsgi_key(name: str) -> str | None:
     """Return the WSGI key of a field, such as HTTP_HOST; None if the text is not a field name.

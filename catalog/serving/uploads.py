@@ -28,7 +28,7 @@ from .http_parser import CANNOT_STORE, HttpRequest
 # anyone can send. Each client may send one form at a time.
 MAX_UPLOADS = 8
 MAX_FORMS = 2
-# The minimum rate at which a body must arrive, after a grace period of the request timeout.
+# The minimum rate at which a body must arrive, after a grace period: the request timeout.
 MIN_RATE = 100_000  # bytes a second
 # The maximum time that the I/O thread spends on checking a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time

@@ -33,7 +33,7 @@ def find_compressed(bundles: Bundles, sha256: str) -> Path | None:
 
 
 def needs_compression(bundles: Bundles, sha256: str) -> bool:
-    """Return whether the bundle is stored, long enough, and not compressed yet."""
+    """Return whether the bundle is stored, large enough to compress, and not compressed yet."""
     try:
         return (
             bundles.path(sha256).stat().st_size > MIN_LENGTH

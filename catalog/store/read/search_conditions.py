@@ -167,7 +167,7 @@ def _column(candidates: Candidates, column: str, default: str) -> str:
 def _filter(candidates: Candidates, listed: str, newest: str) -> str:
     """Combine a condition on listing with the same condition on the newest candidate.
 
-    The condition on listing comes first, so that few candidates have to be searched for.
+    The condition on listing comes first, so that candidates are looked up for few widgets.
     """
     if candidates.sdk is not None:
         return newest

@@ -83,7 +83,8 @@ class Token(NamedTuple):
     def expiry_warning(self, time: str) -> str | None:
         """Return a warning, without a full stop, if the token expires soon.
 
-        There is no warning for a token that was created for less than WARNING_PERIOD.
+        The old secret of a rotated token always gets a warning. Otherwise, a token whose whole
+        lifetime is shorter than WARNING_PERIOD gets none.
         """
         if self.expires_at is None or self.status(time) != "active":
             return None
@@ -168,7 +169,7 @@ WHERE revoked_at IS NULL AND expires_at > :now
 def next_expiry(connection: sqlite3.Connection) -> float | None:
     """Return when the next valid token expires, in seconds since 1970; None if no token does.
 
-    A token that was created for less than WARNING_PERIOD is ignored: it is meant to expire.
+    A token whose whole lifetime is shorter than WARNING_PERIOD is ignored: it is meant to expire.
     """
     values = {"now": now(), "warning_days": WARNING_PERIOD.days}
     (text,) = fetch_one(connection, NEXT_EXPIRY, values)

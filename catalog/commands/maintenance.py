@@ -84,21 +84,20 @@ def backup(file: str | None, directory: Path | None, keep: int | None, force: bo
     """Copy the catalog to a file.
 
     The copy is complete, even while the service is in use. It has no bundles: see pack. FILE may be
-    an earlier backup, which is replaced; any other file is refused.
-
-    With --dir, the command reads the copy back from the disk before it removes older ones.
+    an earlier backup, which is replaced; any other file is refused. The command reads the copy back
+    from the disk before it replaces or removes an older one.
     """
     check_target(file, directory, keep, force=force)
     done = f"Backed up {database().name}"
     if directory is None:
         if not database().is_same_file(Path(str(file))):
             check_replaceable(str(file), BACKUP, force=force)
-        backups.backup(database(), Path(str(file)))
+        backups.backup(database(), Path(str(file)), name=Path(str(file)))
         print_status(f"{done} to {file}.")
         return
 
     def write(new: Path) -> str:
-        backups.backup_verified(database(), new, directory)
+        backups.backup(database(), new, name=directory)
         return done
 
     add_dated(directory, ".db", keep, write)

@@ -175,7 +175,7 @@ def test_commands_at_the_same_time_write_files_of_their_own(app: Flask, director
 # catalog in a pack.
 INDEX = "SELECT (rootpage - 1) * 4096 FROM sqlite_schema WHERE name = 'version_newest'"
 DAMAGES = {
-    "backup": (None, " failed verification: "),
+    "backup": (None, " cannot be copied to "),
     "pack": (1540, "catalog.jsonl in the pack does not match SHA256SUMS."),
 }
 

@@ -23,7 +23,7 @@ from .file_paths import (
     shm_path,
     wal_path,
 )
-from .lifecycle import check_schema, copy_to_new_file, create_catalog, migrate
+from .lifecycle import check_schema, copy_to_file, create_catalog, migrate
 from .sqlite import BUSY_TIMEOUT_MS, Connection, DatabaseError, DatabaseGoneError, connect
 from .transaction import Transaction
 
@@ -203,7 +203,7 @@ class DatabaseFile:
             return
         target = find_unused(file.with_name(f"{file.name}.rescued"))
         try:
-            copy_to_new_file(writer, target)
+            copy_to_file(writer, target)
         except (OSError, sqlite3.Error) as error:
             logger.error("%s was deleted and could not be recovered: %s.", self.name, error)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ...system.atomic_files import atomic_replace
+from ...system.atomic_files import atomic_replace, drop_from_memory
 from ..schema.migrations import rebuild_tables
 from ..schema.schema import (
     APPLICATION_ID,
@@ -53,24 +53,18 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
 
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Replace the target atomically with a verified copy of the connection's snapshot."""
+    """Replace the target atomically with a copy of the connection's snapshot, verified on disk."""
     with atomic_replace(target) as new:
-        _copy_into(connection, new)
+        with closing(connect(new, "mode=rw")) as copy:
+            connection.backup(copy)
+            # Without a WAL, the copy can be read from a read-only directory.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        with new.open("rb") as file:
+            drop_from_memory(file)
+        # Nothing else uses the file, so it needs no locks.
+        with closing(connect(new, "mode=ro&immutable=1")) as copy:
+            check_integrity(copy)
         remove_wal(target)
-
-
-def copy_to_new_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the connection's snapshot to a new file; raise FileExistsError if the file exists."""
-    target.touch(mode=0o600, exist_ok=False)
-    _copy_into(connection, target)
-
-
-def _copy_into(connection: sqlite3.Connection, empty_file: Path) -> None:
-    with closing(connect(empty_file, "mode=rw")) as copy:
-        connection.backup(copy)
-        # Without a WAL, the copy can be read from a read-only directory.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        check_integrity(copy)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

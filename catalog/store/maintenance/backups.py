@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ...system.atomic_files import (
     atomic_replace,
-    drop_from_memory,
     file_size,
     find_unused,
     is_special,
@@ -22,16 +21,15 @@ from ..connection.sqlite import DatabaseError, check_integrity, connect, is_dama
 from ..read.audit import local_actor
 
 
-def backup(database: Database, target: Path) -> None:
-    """Copy the current catalog to the target, which is replaced completely or not at all."""
+def backup(database: Database, target: Path, name: Path) -> None:
+    """Copy the current catalog to the target, which is replaced completely or not at all.
+
+    Error messages use the given name.
+    """
     if is_special(target):
         raise DatabaseError(f"{target} is not a file.")
     if database.is_same_file(target):
         raise DatabaseError(f"{target} is the catalog itself.")
-    _copy(database, target, target)
-
-
-def _copy(database: Database, target: Path, name: Path) -> None:
     try:
         with database.read() as connection:
             copy_to_file(connection, target)
@@ -41,22 +39,6 @@ def _copy(database: Database, target: Path, name: Path) -> None:
         if is_disk_full(error):
             raise DatabaseError(f"{name} cannot be written: its disk is full.") from error
         raise DatabaseError(f"{database.name} cannot be copied to {name}: {error}.") from error
-
-
-def backup_verified(database: Database, target: Path, name: Path) -> None:
-    """Copy the catalog to a new file and verify it on disk; error messages use the given name."""
-    _copy(database, target, name)
-    with target.open("rb") as file:
-        drop_from_memory(file)
-    try:
-        # Nothing else uses the file, so it needs no locks.
-        with closing(connect(target, "mode=ro&immutable=1")) as connection:
-            check_schema(connection, path_text(name))
-            check_integrity(connection)
-    except sqlite3.Error as error:
-        raise DatabaseError(
-            f"The copy of {database.name} in {name} failed verification: {error}."
-        ) from error
 
 
 def restore(

@@ -31,7 +31,7 @@ class CatalogCommands(AppGroup):
 
 
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
-    """Return a service on one database; raise SettingError if a setting is invalid."""
+    """Return the application for one catalog; raise SettingError if a setting is invalid."""
     try:
         app = application.create_app(settings)
     except SettingError as error:

@@ -187,13 +187,13 @@ CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
         ON CONFLICT DO NOTHING;
 END;
 
--- Derived rows: each listed widget has rows in listing and listing_keyword for filters and sorting, in listing_text
--- for words, and in summary for its JSON. The table change has the last change of each widget that was ever listed.
--- The views rendered_... define the expected rows.
+-- Derived rows. Each listed widget has rows in listing and listing_keyword, for filters and sorting, in listing_text,
+-- to find words, and in summary, for its JSON. The table change has the last change of each widget that was ever
+-- listed. The views rendered_... define the expected rows.
 --
--- The following nine triggers note which widgets a transaction touches. Before it commits, the statements in
--- catalog/store/schema/derived.py rewrite the derived rows of these widgets, and empty the table. After a change by
--- another program, such as the sqlite3 shell, the next transaction does so.
+-- The following nine triggers note which widgets a transaction touches. Before the transaction commits, the statements
+-- in catalog/store/schema/derived.py rewrite the derived rows of these widgets and empty the table touched. After a
+-- change by another program, such as the sqlite3 shell, the next transaction does so.
 
 CREATE TABLE touched (widget_id INTEGER PRIMARY KEY) STRICT;
 
@@ -285,7 +285,7 @@ CREATE TABLE listing (
     page_text   TEXT    NOT NULL
 ) STRICT;
 
--- These indexes contain official, so that a search that filters by it skips the other widgets without reading the table.
+-- These indexes contain official, so that a search that filters by it skips other widgets without reading the table.
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
 -- These indexes are for the other sort orders of a search; installs do not change them.
@@ -310,8 +310,8 @@ CREATE TABLE listing_keyword (
 
 CREATE INDEX listing_keyword_widgets ON listing_keyword (keyword, widget_id);
 
--- The texts of each listed widget that searches look at. The API searches only folded_text. Pages also search
--- page_text: scope/name, the keywords, and folded_text without hyphens if it has any.
+-- The searchable texts of each listed widget. The API searches only folded_text. Pages also search page_text:
+-- scope/name, the keywords, and folded_text without hyphens if it has any.
 CREATE VIEW listed_text AS
 SELECT id, folded_text,
     folded_path || char(10) || coalesce(nullif(folded_keywords, '[]'), '')
@@ -395,8 +395,8 @@ FROM about JOIN widget ON widget.id = widget_id CROSS JOIN json_each(folded_keyw
 WHERE listed;
 
 -- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs do not count as
--- changes, nor do changes of a widget while it is unlisted: only public changes get a sequence number, so gaps reveal
--- nothing else. A widget that was never listed has no row.
+-- changes, nor do changes of a widget while it is unlisted. Only public changes get a sequence number, so gaps in the
+-- sequence do not reveal other changes. A widget that was never listed has no row.
 CREATE TABLE change (
     scope    TEXT    NOT NULL,
     name     TEXT    NOT NULL,
@@ -422,7 +422,7 @@ INSERT INTO revision VALUES (1, 0, 0, lower(hex(randomblob(8))));
 
 -- A ring buffer with the last hundred installs. A cached page that shows none of their widgets stays valid. Otherwise
 -- every install would invalidate every cached search: a mix of 97 % reads and 3 % installs took 769 instead of 517 µs
--- of CPU time per request. The column revision is revision.downloads after the install.
+-- of CPU time per request. The column revision has the value of revision.downloads after the install.
 CREATE TABLE recent_install (
     slot      INTEGER PRIMARY KEY,
     revision  INTEGER NOT NULL,
@@ -507,7 +507,7 @@ CREATE TABLE trust (
     issuer      TEXT NOT NULL,
     -- A JSON object with the claims that an id token must have, and their values.
     claims      TEXT NOT NULL CHECK (json_valid(claims) AND json_type(claims) = 'object'),
-    -- The same columns as in token.
+    -- These three columns have the same meaning as in token.
     permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes      TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
@@ -569,7 +569,7 @@ CREATE TRIGGER audit_row_removed BEFORE DELETE ON audit BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
--- INSERT OR REPLACE would delete a row without the trigger above.
+-- INSERT OR REPLACE deletes the old row without running the trigger above.
 CREATE TRIGGER audit_row_replaced BEFORE INSERT ON audit
 WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');

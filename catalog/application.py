@@ -142,7 +142,7 @@ class JsonProvider(DefaultJSONProvider):
 
 
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
-    """Return a service on one database; raise SettingError if a setting is invalid.
+    """Return the application for one catalog; raise SettingError if a setting is invalid.
 
     Settings in the argument take precedence over environment variables.
     """
@@ -150,7 +150,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
 
 
 def make_service(files: Files) -> Flask:
-    """Return a service that uses these files."""
+    """Return the application for the catalog in these files."""
     app = CatalogApp(__name__)
     app.config.from_mapping(files.config)
     app.json = JsonProvider(app)

@@ -35,7 +35,7 @@ class Entry:
     ) -> None:
         self.pieces, self.length = pieces, sum(map(len, pieces))
         self._revalidate = revalidate
-        # The revision, and the data version at which the response was last found valid.
+        # The response's revision, and the data version when it was last found valid.
         self._validity = revision, data_version
 
     @property

@@ -86,7 +86,7 @@ def find_known_etag(if_none_match: str, etag: str, with_gzip: bool) -> str | Non
 def compress(
     pieces: Iterable[bytes], level: int, check: Callable[[], None] = lambda: None
 ) -> bytes:
-    """Return the body as gzip; call check() before each piece. zlib releases the GIL."""
+    """Compress the body with gzip, and call check() before each piece. zlib releases the GIL."""
     compressor = zlib.compressobj(level, wbits=GZIP_FORMAT)
     compressed = []
     for piece in pieces:

@@ -5,8 +5,8 @@ revalidate() later tells whether that JSON is still current. The middleware stor
 response under its base URL, path and query string. On the next GET or HEAD of the same URL:
 
 1. If the data version (PRAGMA data_version) of the thread's connection has not changed since the
-   response was last found valid, the response is still valid: nothing was committed, and it is the
-   same day. Data versions of different connections are never equal.
+   response was last found valid, the response is still valid: nothing was committed, and the day
+   has not changed. Data versions of different connections are never equal.
 2. Otherwise revalidate() decides with one statement, which ignores installs that the response does
    not show. If the response is not valid, Flask renders it again. No response expires by time.
 

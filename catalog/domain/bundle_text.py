@@ -39,7 +39,7 @@ class BundleText:
             self._is_text = False
 
     def problem(self) -> str | None:
-        """Return why the bundle is not JavaScript, as the end of a sentence; None if it may be."""
+        """Return why the bundle cannot be JavaScript, as the end of a sentence, or None."""
         self._decode(b"", is_last=True)
         for signature, kind in SIGNATURES.items():
             if self._beginning.startswith(signature):
@@ -50,7 +50,7 @@ class BundleText:
 
 
 def find_bundle_problem(content: bytes) -> str | None:
-    """Return why the content is not JavaScript, as the end of a sentence; None if it may be."""
+    """Return why the content cannot be JavaScript, as the end of a sentence, or None."""
     text = BundleText()
     text.add(content)
     return text.problem()

@@ -93,7 +93,7 @@ class TooLargeError(ConflictError):
         # The path is scope/name; the reason completes a sentence about it, without the full stop.
         self.path = path
         self.reason = (
-            f"is too large, with {versions} versions of {size} bytes as JSON; at most "
+            f"is too large ({versions} versions, {size} bytes as JSON); at most "
             f"{MAX_VERSIONS} versions and {MAX_DOCUMENT_BYTES} bytes are allowed"
         )
         super().__init__(f"{self.path} {self.reason}.")
@@ -140,7 +140,7 @@ class NewVersion(NamedTuple):
     # The bundle in pieces; None if the bundle is not to be stored.
     content: Iterable[bytes] | None
     # The URL from which dashboards load the bundle, with {scope}, {name} and {version}. None stands
-    # for the setting CATALOG_BUNDLE_URL or, if the bundle is stored, for its URL at this service.
+    # for the setting CATALOG_BUNDLE_URL or, if the bundle is stored, for its URL on this service.
     url_template: str | None
     # A new version sets the readme and the picture of its widget; None keeps the stored one.
     readme: bytes | None = None

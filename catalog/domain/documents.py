@@ -62,7 +62,7 @@ class Document(NamedTuple):
 
 
 class DocumentError(ValueError):
-    """An invalid document; problems describes at most MAX_PROBLEMS of its problems."""
+    """A document is invalid; the attribute problems lists up to MAX_PROBLEMS reasons."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         text = "; ".join(problems)

@@ -1,4 +1,4 @@
-"""The permissions of tokens, and the requirements of requests to the internal API.
+"""The permissions of tokens, and the permission that each internal request requires.
 
 The permissions of a token apply to whole scopes or to single widgets. The server checks permissions
 before it accepts a large body, and the application checks them before it does anything.

@@ -40,7 +40,7 @@ class Release(NamedTuple):
 
     @property
     def core(self) -> str:
-        """The three numbers of the version, in the format of precedence."""
+        """The part of the precedence key for major, minor and patch."""
         return self.precedence.partition("-")[0].rstrip("~")
 
 

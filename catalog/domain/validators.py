@@ -226,7 +226,7 @@ def check_grid_size(value: object) -> tuple[int, int]:
             return check_whole_number(value.get("w")), check_whole_number(value.get("h"))
         raise ValueError
     except ValueError:
-        raise NotAllowedError('an object {"w": 1, "h": 1} of whole numbers') from None
+        raise NotAllowedError('an object of two whole numbers, such as {"w": 1, "h": 1}') from None
 
 
 def check_permissions(value: object) -> str:

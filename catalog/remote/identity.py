@@ -64,7 +64,7 @@ def _request_id_token(url: str, bearer: str, audience: str, ca: str | None) -> s
 
 
 def short_token_file() -> Path:
-    """Return the path of the file with short tokens."""
+    """Return the path of the file that stores short tokens."""
     return token_file().with_name("short-tokens.json")
 
 

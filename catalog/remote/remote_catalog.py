@@ -183,7 +183,7 @@ class RemoteCatalog:
     def _too_many(self, items: str, option: str) -> ChangeError:
         """Return the error for a list that does not end within MAX_PAGES."""
         return RemoteError(
-            f"{self.service.url} has {items} on more than {MAX_PAGES} pages; use {option}."
+            f"{self.service.url} has more than {MAX_PAGES} pages of {items}; use {option}."
         )
 
     def read_document(self, widget: WidgetName) -> Json:

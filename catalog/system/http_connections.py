@@ -22,7 +22,7 @@ from .tls import create_context, describe_certificate_error
 
 UNIX_SCHEME = "unix:"
 MAX_IDLE_CONNECTIONS = 32
-# Error numbers that are transient, in addition to every ConnectionError.
+# Errors with these numbers are transient, as is every ConnectionError.
 TRANSIENT_ERRORS = {errno.EHOSTUNREACH, errno.ENETUNREACH, socket.EAI_AGAIN}
 NOT_VALID = "cannot be reached: its host name is not valid"
 

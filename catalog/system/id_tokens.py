@@ -1,6 +1,6 @@
 """Verifies the signature, issuer, audience and times of an id token with PyJWT.
 
-PyJWT and cryptography belong to the optional extra oidc. Only a catalog with a trust imports this
+PyJWT and cryptography belong to the optional oidc extra. Only a catalog with a trust imports this
 module.
 """
 

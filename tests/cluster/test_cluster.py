@@ -263,7 +263,7 @@ def test_a_widget_that_is_too_large_is_refused_and_named(apps: dict[Node, Flask]
     line = json.dumps(document("acme/large", *versions))
     assert run(app, "import", "-", stdin=line).exit_code == 0
     message = error_message(run(app, "describe", "acme/large", "--description", "天" * 10_000))
-    assert message.startswith("acme/large is too large, with 600 versions of 18")
+    assert message.startswith("acme/large is too large (600 versions, 18")
     assert run(app, "describe", "acme/large", "--description", "天").exit_code == 0
     assert run(app, "delete", "acme/large", "--yes").exit_code == 0
 

@@ -409,7 +409,7 @@ def test_a_warning_that_makes_a_widget_too_large_is_refused(app_with: AppWith) -
     versions = [version(f"1.{number}.0", releaseNotes=notes) for number in range(1_700)]
     app = app_with(document("acme/clock", *versions))
     message = error_message(run(app, "deprecate", "acme/clock@*", "--message", "x" * 4_000))
-    assert message.startswith("acme/clock is too large, with 1700 versions of 17")
+    assert message.startswith("acme/clock is too large (1700 versions, 17")
     assert message.endswith("; at most 10000 versions and 16777216 bytes are allowed.")
     assert run(app, "deprecate", "acme/clock@1.1.0", "--message", "x" * 10_000).exit_code == 0
 

@@ -872,11 +872,11 @@ def test_pages_that_repeat_themselves_end(faulty: FaultyService) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("list", "{} has widgets on more than 3 pages; use --scope."),
-        ("log", "{} has entries on more than 3 pages; use --limit or --since."),
-        ("list clock", "{} has widgets on more than 3 pages; use --scope."),
+        ("list", "{} has more than 3 pages of widgets; use --scope."),
+        ("log", "{} has more than 3 pages of entries; use --limit or --since."),
+        ("list clock", "{} has more than 3 pages of widgets; use --scope."),
         # Pages of the list are read for the name that may be meant.
-        ("show acme/none", "{} has widgets on more than 3 pages; use --scope."),
+        ("show acme/none", "{} has more than 3 pages of widgets; use --scope."),
     ],
 )
 def test_pages_without_end_are_not_followed(

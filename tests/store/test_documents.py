@@ -97,7 +97,10 @@ INVALID_VERSIONS = [
     *("1\nError: all is well", "\x1b[2J", "x" * 1000, "\ud800"),
 ]
 DIGITS, NUMBER = "64 hexadecimal digits", f"a number of at most {GREATEST}"
-SIZE, STRINGS = 'an object {"w": 1, "h": 1}', "an array of at most 100 strings"
+SIZE, STRINGS = (
+    'an object of two whole numbers, such as {"w": 1, "h": 1}',
+    "an array of at most 100 strings",
+)
 INVALID: dict[str, list[tuple[str, str, list[Any]]]] = {
     "widget": [
         ("scope", IDENTIFIER, INVALID_NAMES),

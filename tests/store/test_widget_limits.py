@@ -36,8 +36,8 @@ def assert_refused(app: Flask, *arguments: str, stdin: str | None = None, count:
     """Run a command that must be refused with a sentence, and change nothing."""
     before = exported(app)
     message = error_message(run(app, *arguments, stdin=stdin))
-    beginning, _, end = message.partition(" bytes as JSON; ")
-    name, _, size = beginning.partition(f" is too large, with {count} versions of ")
+    beginning, _, end = message.partition(" bytes as JSON); ")
+    name, _, size = beginning.partition(f" is too large ({count} versions, ")
     assert (name, size.isdecimal(), end) == ("acme/clock", True, f"{ALLOWED}.")
     assert exported(app) == before
     assert run(app, "check").exit_code == 0
@@ -67,7 +67,7 @@ def test_an_import_ends_at_a_widget_that_would_become_too_large(app_with: AppWit
     result = run(app, "import", "-", stdin=content)
     written, error = result.stderr.splitlines()
     assert written == "Imported 200 of 202 widgets. Run the import again to complete it."
-    assert error.startswith("Error: acme/clock is too large, with 256 versions of ")
+    assert error.startswith("Error: acme/clock is too large (256 versions, ")
     after = exported(app).splitlines()
     assert (result.exit_code, len(after)) == (1, 1 + BATCH_SIZE)
     assert before.strip() in after
@@ -132,7 +132,7 @@ def test_a_publication_does_not_add_more_versions_than_allowed(full_catalog: Pat
         headers=bearer(create_token(app)),
     )
     assert response.status_code == 409
-    assert response.json["error"].startswith("acme/clock is too large, with 10001 versions of ")
+    assert response.json["error"].startswith("acme/clock is too large (10001 versions, ")
     assert (exported(app), [*app.extensions["bundles"].hashes()]) == (before, [])
     app.extensions["database"].close()
 
@@ -148,7 +148,7 @@ def test_a_mirror_copies_the_other_widgets(mirror_app: Flask, upstream: FakeUpst
     upstream.put(document("acme/alarm"), large, document("lab/tide"))
     result = run_mirror(mirror_app, upstream.url)
     assert result.exit_code == 1
-    assert "acme/clock: is too large, with 600 versions of " in result.stderr
+    assert "acme/clock: is too large (600 versions, " in result.stderr
     assert f"{ALLOWED}.\n" in result.stderr
     assert exported(mirror_app).count(b'"widget"') == 2
 
@@ -171,7 +171,7 @@ def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated_and_rep
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(EARLIER)
     assert run_on(path, "migrate").exit_code == 0
-    expected = "acme/clock is too large, with 10001 versions of "
+    expected = "acme/clock is too large (10001 versions, "
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE listing SET official = 1")
     large, differing, versions = run_on(path, "check").stdout.splitlines()
@@ -193,6 +193,6 @@ MESSAGES = ["JSON path error near '{}'", "bad JSON path: '{}'"]
 def test_the_error_of_a_node_names_the_widget(message: str) -> None:
     with pytest.raises(TooLargeError) as refused:
         raise_if_too_large(message.format("too large: 12000 7 acme/it''s"))
-    expected = f"acme/it's is too large, with 12000 versions of 7 bytes as JSON; {ALLOWED}."
+    expected = f"acme/it's is too large (12000 versions, 7 bytes as JSON); {ALLOWED}."
     assert str(refused.value) == expected
     raise_if_too_large("CHECK constraint failed: id = 1")

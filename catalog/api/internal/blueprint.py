@@ -1,4 +1,4 @@
-"""The internal paths: all of /api/* that is not public.
+"""The internal paths: every path below /api/ that is not public.
 
 Without a token, every internal path responds 401, even a path that does not exist. The only
 exception is POST /api/session, which exchanges an id token for a token. With a valid token, the

@@ -56,7 +56,7 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
             "This service does not accept id tokens: CATALOG_PUBLIC_URL, their audience, is unset."
         )
     try:
-        # This import is local: only a catalog with a trust needs the libraries of the extra oidc.
+        # This import is local: only a catalog with a trust needs the libraries of the oidc extra.
         from ...system.id_tokens import verify
     except ImportError:
         raise IssuerError(

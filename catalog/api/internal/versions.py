@@ -119,7 +119,7 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
 
 
 def named_versions(scope: str, name: str, text: str) -> list[WidgetName]:
-    """Return the versions or ranges of a comma-separated list."""
+    """Return the versions and ranges in a comma-separated list."""
     return [WidgetName(scope, name, each) for each in text.split(",")]
 
 

@@ -87,7 +87,7 @@ class CatalogApp(Flask):
         self.url_map.merge_slashes = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Route without the headers Host and Upgrade, whose unusual values would cause errors.
+        """Ignore the headers Host and Upgrade in routing: unusual values would cause errors.
 
         url_for() still adds the path prefix of a proxy or of a mounted application.
         """

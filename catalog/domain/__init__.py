@@ -1,1 +1,1 @@
-"""The rules for widgets, versions and tokens, without SQL, HTTP or files."""
+"""The rules for widgets, versions and tokens. No module here uses SQL, HTTP or files."""

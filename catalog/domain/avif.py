@@ -150,7 +150,7 @@ def _item_sizes(boxes: Boxes) -> dict[int, Size]:
 
 
 def _item_locations(data: bytes) -> dict[int, list[tuple[bool, int, int]]]:
-    """Return the parts of each item, as tuples (whether it is in idat, offset, length)."""
+    """Return the parts of each item; a part is a tuple (is in idat, offset, length)."""
     fields = Fields(data)
     version = fields.bytes(1)
     fields.bytes(3)

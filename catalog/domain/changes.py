@@ -191,7 +191,7 @@ class ChangedVersion(TypedDict):
 
 
 class Moderated(LatestVersions):
-    """The result of yank, deprecate or a similar command for one widget, or of its dry run."""
+    """The result for one widget of a command such as yank, or of its dry run."""
 
     versions: list[ChangedVersion]
 

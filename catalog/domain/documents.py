@@ -32,7 +32,7 @@ from .validators import (
 
 # The trigger widget_too_large in schema.sql enforces MAX_VERSIONS and MAX_DOCUMENT_BYTES.
 MAX_VERSIONS = 10_000
-# A publishedAt may be this far in the future, because the clocks of machines differ.
+# A publishedAt may be this far in the future, because clocks differ between machines.
 MAX_CLOCK_ERROR = timedelta(days=1)
 # The maximum size of the versions in a detail response, including the texts that they inherit.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024

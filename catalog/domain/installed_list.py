@@ -40,7 +40,7 @@ class UpdatesQuery(NamedTuple):
 
 
 def parse_installed(text: str) -> Installed:
-    """Return the version that scope/name@version names; raise ValueError if it is invalid."""
+    """Parse scope/name@version; raise ValueError if the text is invalid."""
     path, _, version = text.rpartition("@")
     scope, _, name = path.partition("/")
     if not scope or not name or "/" in name or not is_version(version):

@@ -15,7 +15,7 @@ from .semver_ranges import Comparator, parse_alternatives, precedence_key
 # The first key is inclusive, the second is exclusive.
 Interval = tuple[str, str]
 
-# Keys before and after every key that precedence_key() returns.
+# Keys that sort before and after every key that precedence_key() returns.
 FIRST, LAST = "", "~"
 # A range may admit a release but not its prereleases, so their keys have different prefixes.
 RELEASE, PRERELEASE = "r", "p"

@@ -27,7 +27,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 Parts = tuple[tuple[int, ...], tuple[str, ...]]
 # The allowed results of comparing a version with these parts: (-1, 0) stands for "<=".
 Comparator = tuple[tuple[int, ...], Parts]
-# Comparators that must all hold.
+# A version must satisfy all of these comparators.
 Comparators = tuple[Comparator, ...]
 
 _SIGNS = {"": (0,), "=": (0,), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
@@ -256,7 +256,7 @@ def _full_version(
     # The maximum length includes the v, although node then removes it.
     if prefix not in ("", "v") or len(prefix + text) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # node treats >=0.0.0 as "*" only without the v.
+    # node treats >=0.0.0 as "*", but not >=v0.0.0.
     return _comparator(op, core, pre) if prefix else _lower_bound(op, core, pre)
 
 

@@ -1,4 +1,4 @@
-"""The shapes of the responses of a service, as far as the commands use them.
+"""The shapes that the commands expect in the responses of a service.
 
 A service, or a proxy in front of it, may send anything. Each response is checked when it arrives,
 so that a bug in the commands is never mistaken for an error of the service.

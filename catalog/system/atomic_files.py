@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAMES = f"{SCRATCH_PREFIX}????????"
-# A directory for incomplete files in which no file was created for this long is abandoned.
+# A directory for incomplete files is abandoned if no file was created in it for this long.
 ABANDONED_AFTER = 86_400  # seconds
 # The interval at which a process that waits for a lock tries again.
 LOCK_INTERVAL = 0.05  # seconds
@@ -52,7 +52,7 @@ def is_special(path: Path) -> bool:
     if path.exists() and not path.is_file():
         return True
     top, *rest = Path(os.path.abspath(path)).parts[1:] or [""]
-    # Shared memory, /dev/shm, is a file system for regular files.
+    # Unlike the rest of /dev, the shared memory in /dev/shm contains regular files.
     return top in ("dev", "proc") and rest[:1] != ["shm"]
 
 

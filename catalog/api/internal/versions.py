@@ -106,7 +106,7 @@ def yank(token: Token, scope: str, name: str, version: str, action: str) -> Resp
 @internal.post(f"{WIDGET}/<version>/<any(deprecate, undeprecate):action>")
 @authorized
 def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
-    """Set or remove the deprecation warning of versions."""
+    """Set or remove the deprecation message of versions."""
     body = read_object({"message"} if action == "deprecate" else set())
     message = optional_text(body, "message")
     if action == "deprecate" and not message:

@@ -192,8 +192,9 @@ class Connection:
     def respond(self, task: Task, response: HttpResponse | None) -> None:
         """Send the response to the request that is being handled; None closes the connection."""
         context, request = self._context, task.request
-        request.close()
-        context.uploads.end(request)
+        if request.has_body:
+            request.close()
+            context.uploads.end(request)
         if response is None:
             self.drop()
             return

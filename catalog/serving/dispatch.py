@@ -54,7 +54,6 @@ class Pool:
         # The number of threads, and how many of them are handling a request.
         self.threads, self.busy = threads, 0
         self._handle = handle
-        # The waiting requests.
         self.queue: FairQueue[Task] = FairQueue()
         self._changed = threading.Condition()
         for _ in range(threads):

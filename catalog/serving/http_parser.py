@@ -60,7 +60,7 @@ class HttpRequest:
     first_line = b""
     version = "1.0"
     error: HttpError | None = None
-    has_head = is_complete = False
+    has_head = has_body = is_complete = False
     expects_continue = False
     # The length of the body in bytes; 0 if the body is chunked.
     content_length = 0
@@ -157,9 +157,9 @@ class HttpRequest:
         if authority is not None:
             self.headers["HTTP_HOST"] = authority
         self._find_body_length()
-        has_body = self.content_length > 0 or self._chunks is not None
-        self.kind = classify(self.method, self.path, has_body=has_body)
-        if has_body:
+        self.has_body = self.content_length > 0 or self._chunks is not None
+        self.kind = classify(self.method, self.path, has_body=self.has_body)
+        if self.has_body:
             self._expect_body()
         else:
             self.is_complete = True

@@ -137,6 +137,7 @@ def wsgi_key(name: str) -> str | None:
     return key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"
 
 
+@lru_cache(200)
 def is_host(text: str) -> bool:
     """Return whether the text is a name, IPv4 or bracketed IPv6 address, with an optional port."""
     match = HOST.fullmatch(text)

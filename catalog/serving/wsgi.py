@@ -27,6 +27,8 @@ RETRY_AFTER = ("Retry-After", "5")
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
 
 Headers = list[tuple[str, str]]
+# Python evaluates the annotations of a nested function at every call, so this type has a name.
+Write = Callable[[bytes], object]
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> HttpResp
     """Return the whole response of the application."""
     started: list[tuple[str, Headers]] = []
 
-    def start_response(status: str, headers: Headers, error: object = None) -> Callable[..., None]:
+    def start_response(status: str, headers: Headers, error: object = None) -> Write:
         started.append((status, headers))
         return written.append
 
@@ -176,13 +178,14 @@ def build_head(
     request: HttpRequest, response: HttpResponse, *, is_last: bool
 ) -> tuple[bytes, bool]:
     """Return the head of the response, and whether the connection is closed after it."""
-    names = {name.lower() for name, _ in response.headers}
+    # The application spells the names of these headers as here.
+    names = dict(response.headers)
     lines = [f"HTTP/{request.version} {response.status}"]
     lines += [f"{name}: {value}" for name, value in response.headers]
     has_body = response.status[:3] not in ("204", "304")
-    if has_body and request.method != "HEAD" and "content-length" not in names:
+    if has_body and request.method != "HEAD" and "Content-Length" not in names:
         lines.append(f"Content-Length: {response.length}")
-    if "date" not in names:
+    if "Date" not in names:
         lines.append(f"Date: {http_date(int(time.time()))}")
     options = request.headers.get("HTTP_CONNECTION", "").lower().replace(" ", "").split(",")
     closes = is_last or request.is_cut_off or "close" in options

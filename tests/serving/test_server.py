@@ -350,7 +350,7 @@ def test_an_address_that_this_machine_does_not_have_is_skipped(
 def test_a_request_for_the_whole_server_is_refused(server: Server) -> None:
     response, body = server.request("OPTIONS", "*")
     assert response.status == 400
-    assert b"the target must be a path or a URL with http or https" in body
+    assert b"the target must be a path or an http or https URL" in body
 
 
 @pytest.mark.parametrize("path", ["/api/v1/widgets/search", "/api/health", "/api/me"])

@@ -68,7 +68,7 @@ class Catalog:
 
     @contextmanager
     def serve(self, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
-        """Yield a new process of the service, with these settings."""
+        """Start the service with these settings, and yield its process."""
         name, directory = self.checkout.name, self.checkout.directory
         with start_service(name, directory, self.database, settings or {}) as server:
             self.start_seconds.append(server.start_seconds)

@@ -20,7 +20,7 @@ BASELINE_REQUESTS = 80
 
 
 class Comparison:
-    """Samples of each row by the name of the server: "baseline", or that of a checkout."""
+    """The samples of each row, by the name of the server: a checkout or "baseline"."""
 
     def __init__(self, rows: Sequence[Row], catalogs: Sequence[Catalog]) -> None:
         self.rows, self.catalogs = rows, catalogs
@@ -32,7 +32,7 @@ class Comparison:
         }
 
     def run(self, rounds: Rounds) -> None:
-        """Measure every row in each of the rounds."""
+        """Measure every row once in each round."""
         alone = [[row] for row in self.rows if row.cold or row.settings]
         together = [row for row in self.rows if not (row.cold or row.settings)]
         groups = [*alone, together] if together else alone
@@ -73,7 +73,7 @@ class Comparison:
             part = row.requests[number::SLICES]
             turns = [(name, server, part) for name, server in servers.items()]
             turns.append((BASELINE, baseline, constant))
-            # The order is random because a turn can depend on the one before it.
+            # The order is random because a turn can affect the next one.
             for name, server, sent in workload.shuffled(turns, self.rng):
                 sample = measure(server, sent, CONNECTIONS, headers[name])
                 self.samples[row.key][name].append(sample)

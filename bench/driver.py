@@ -1,7 +1,7 @@
-"""Measure rate and CPU time per request of the service, and compare them with a constant response.
+"""Measure requests per second and CPU time per request, compared with a constant response.
 
-Without options: every row, the flood and the growth; the results are written to bench/RESULTS.md.
-With options: only the rows; the results are written to bench/.work/RESULTS.md.
+Without options, the benchmark measures every row, the flood and the growth, and writes the results
+to bench/RESULTS.md. With options, it measures only rows, and writes to bench/.work/RESULTS.md.
 """
 
 import argparse
@@ -23,12 +23,13 @@ from bench.rounds import Rounds, elapsed, log
 from bench.workload import Row
 
 SMALL = 1_000
-# The end of each part, in seconds from the start; a round starts only if it fits.
+# The time limit of each part, in seconds since the start of the run. A round that would
+# probably exceed it is not started.
 QUICK_END, ROWS_END, FLOOD_END, GROWTH_END = 45, 200, 225, 540
-# The large catalog needs as much time as this many imports of the usual one: for generating it,
-# importing it, and one round.
+# Generating and importing the large catalog and measuring one round takes as long as this many
+# imports of the usual catalog.
 LARGE_IMPORTS = 18
-# The number of seconds after which a part that hangs is ended; every part is much shorter.
+# A run that hangs is stopped after this many seconds; a normal run is much shorter.
 TIMEOUT = 15 * 60
 
 
@@ -50,9 +51,9 @@ def main() -> None:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="1,000 widgets and few rows")
+    parser.add_argument("--quick", action="store_true", help="use 1,000 widgets and few rows")
     parser.add_argument("--rows", metavar="KEY,…", type=lambda keys: keys.split(","))
-    parser.add_argument("--against", metavar="COMMIT", help="measure another commit in turn")
+    parser.add_argument("--against", metavar="COMMIT", help="also measure this commit")
     options = parser.parse_args(arguments)
     known = [row.key for row in workload.rows(SMALL)]
     if unknown := set(options.rows or ()) - set(known):

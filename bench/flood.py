@@ -1,4 +1,4 @@
-"""How long a hot search takes while another client floods the service with slow requests."""
+"""Measures how long a hot search takes while another client floods the service."""
 
 from bench import workload
 from bench.catalogs import Catalog

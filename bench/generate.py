@@ -16,7 +16,7 @@ from bench.words import EVERYWHERE, WORDS, pick, some_words
 
 Json = dict[str, Any]
 
-# One scope and one widget are the same at every size, to show only the effect of the size.
+# This scope and the widget with many versions are the same in catalogs of every size.
 FIXED_SCOPE = "two-hundred"
 FIXED_SCOPE_SIZE = 200
 # The number of the widget with many versions.

@@ -1,4 +1,4 @@
-"""The cost of a request as the catalog grows: the same requests at every size, in turn."""
+"""Measures the same requests with catalogs of several sizes."""
 
 from contextlib import ExitStack
 
@@ -8,7 +8,7 @@ from bench.load import Sample, measure
 from bench.rounds import Rounds
 from bench.workload import Row
 
-# A row with its samples by the number of widgets.
+# A row, and its samples for each number of widgets.
 Growth = tuple[Row, dict[int, list[Sample]]]
 
 

@@ -76,7 +76,7 @@ def measure_under_flood(
 
 @contextmanager
 def idle_connections(server: Server, count: int) -> Iterator[None]:
-    """Keep this many connections open in the block, each after one response."""
+    """Open this many connections, send one request on each, and keep them open in the block."""
     allow_open_files(count)
     request = [Request("GET", "/api/version")]
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def idle_connections(server: Server, count: int) -> Iterator[None]:
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process open this many more files than usual."""
+    """Raise the limit on open files for this many idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = USUAL_FILES + 2 * count
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -111,7 +111,7 @@ def _encoded(requests: Iterable[Request], headers: Mapping[str, str]) -> Iterato
 
 
 class Connection:
-    """Sends requests from a queue, which it may share, one after the other."""
+    """Sends the requests of a queue one after another; connections can share a queue."""
 
     def __init__(
         self, url: str, queue: Iterator[bytes], source: str = "", *, may_fail: bool = False
@@ -143,7 +143,7 @@ class Connection:
             data = b""
         self.is_closed = not data
         if self.is_closed:
-            return self._may_fail or self._fail("has no response")
+            return self._may_fail or self._fail("got no response")
         if self._missing:
             self._missing -= len(data)
         else:
@@ -160,7 +160,7 @@ class Connection:
     def _length(self, head: bytes) -> int:
         status = int(head[9:12])
         if status >= 400 and not self._may_fail:
-            self._fail(f"has the status {status}")
+            self._fail(f"got status {status}")
         if status == 304:
             return 0
         return int(head.split(b"\r\ncontent-length:", 1)[1].split(b"\r\n", 1)[0])
@@ -171,7 +171,7 @@ class Connection:
 
 
 def _exchange(connections: Sequence[Connection], awaited: Sequence[Connection]) -> None:
-    """Send and receive until the awaited connections are finished; close all."""
+    """Send requests until the awaited connections are finished, then close all connections."""
     deadline = time.perf_counter() + TIMEOUT
     try:
         with selectors.DefaultSelector() as selector:

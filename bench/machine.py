@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from bench.processes import ROOT
 
-# If the load average at the start is higher, other processes disturb the measurement.
+# A higher load average at the start means that other processes disturb the measurement.
 IDLE_LOAD = 0.5
 
 
@@ -30,17 +30,17 @@ def describe() -> str:
 
 
 def find_doubts(commit: str, load: float) -> list[str]:
-    """Return why the figures of this commit, measured at this load average, are doubtful."""
+    """Return the reasons to doubt figures of this commit that were measured at this load."""
     doubts = []
     if commit.endswith("-dirty") or commit == "unknown":
-        doubts.append("**The commit is not clean**: other files were measured than it has.")
+        doubts.append("**The commit is not clean**: the measured files differ from it.")
     if load > IDLE_LOAD:
         doubts.append(f"**The machine was busy**: load average {load:.2f} at the start.")
     return doubts
 
 
 def _file_system() -> str:
-    """Return the file system of the databases and its disk."""
+    """Return the file system and the disk that hold the databases."""
     columns = ["--noheadings", "--output=FSTYPE,SOURCE", f"--target={ROOT}"]
     return " on ".join(_output(["findmnt", *columns]).split())
 

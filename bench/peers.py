@@ -26,7 +26,7 @@ WIDGETS = 10_000
 PACKAGES = 1000
 CONNECTIONS = 8
 SECONDS = 5
-# Sends the paths of a file repeatedly; each thread of wrk has its own list.
+# A script for wrk that requests the paths in a file over and over.
 WRK_SCRIPT = """
 local paths, at = {}, 0
 for path in io.lines(%s) do paths[#paths + 1] = path end
@@ -35,7 +35,7 @@ request = function() at = at %% #paths + 1; return wrk.format("GET", paths[at]) 
 
 
 class Figures(NamedTuple):
-    """Responses per second, and milliseconds of half and of 99 % of the responses."""
+    """Responses per second, and the median and 99th percentile of their latency in ms."""
 
     rate: float
     median: float
@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
 
 def measure(server: Server, requests: Sequence[Request], *, once: bool) -> Figures:
-    """Send the requests, once or repeatedly, after a warm-up with a tenth of them."""
+    """Measure the requests: wrk repeats them for some seconds; otherwise each is sent once."""
     wrk = shutil.which("wrk")
     if once or wrk is None:
         seconds, latencies = measure_latencies(server, requests, CONNECTIONS)
@@ -65,7 +65,7 @@ def measure(server: Server, requests: Sequence[Request], *, once: bool) -> Figur
 
 
 def milliseconds(text: str) -> float:
-    """Return the milliseconds of a time as wrk prints it, such as 1.50ms or 900.00us."""
+    """Convert a duration that wrk prints, such as 1.50ms or 900.00us, to milliseconds."""
     number, unit = re.fullmatch(r"([0-9.]+)([a-z]+)", text).groups()  # type: ignore[union-attr]
     return float(number) * {"us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}[unit]
 
@@ -140,7 +140,7 @@ def main() -> None:
         peer = stack.enter_context(verdaccio())
         for title, requests, once in (
             ("search, each word once", words, True),
-            ("search, fifty words again and again", workload.hot_searches(), False),
+            ("search, fifty words, repeated", workload.hot_searches(), False),
             ("detail of a widget, five versions", details, False),
         ):
             for name, server in (("Widget Catalog", ours), ("stock Flask", stock)):
@@ -157,16 +157,17 @@ def main() -> None:
 
 def page(rows: Sequence[tuple[str, str, Figures]]) -> str:
     """Return the results as Markdown."""
-    client = "wrk, one thread" if shutil.which("wrk") else "a client in Python"
+    client = "wrk with one thread" if shutil.which("wrk") else "a client in Python"
     lines = [
         "# Compared with other servers",
         "",
         f"Written by `make bench-peers` on {datetime.now(UTC):%Y-%m-%d} at commit "
-        f"{machine.commit()}. The machine: {machine.describe()}. All servers are on it at the same "
-        f"time and asked in turn, over {CONNECTIONS} connections, by {client}. The catalog has "
-        f"{WIDGETS:,} widgets; stock Flask (bench/stock_flask.py) reads the same file, without the "
-        f"latest version in a search. Verdaccio has {PACKAGES:,} packages. A word that is sent "
-        "again is in the response cache of the Widget Catalog.",
+        f"{machine.commit()}. The machine: {machine.describe()}. All servers run on it at the "
+        f"same time and are measured one after another by {client}, over {CONNECTIONS} "
+        f"connections. The catalog has {WIDGETS:,} widgets. Stock Flask (bench/stock_flask.py) "
+        f"reads the same database, but its search results have no latest version. Verdaccio has "
+        f"{PACKAGES:,} packages. The Widget Catalog serves repeated searches from its response "
+        "cache.",
         "",
         "| Request | Server | responses/s | median, ms | p99, ms |",
         "|---|---|---:|---:|---:|",

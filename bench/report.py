@@ -61,12 +61,12 @@ def rate(samples: Sequence[Sample]) -> float:
 
 
 def rate_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """Return the median ratio of all turns: a disturbance affects both sides of a turn."""
+    """Return the median ratio of the rates in each turn: a disturbance affects both rates."""
     return median(each.rate / other.rate for each, other in zip(samples, others, strict=True))
 
 
 def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """Return the CPU time of the others as a multiple of the samples'; above 1, they are slower."""
+    """Return the median ratio of CPU times in each turn; above 1, the others are slower."""
     return median(other.cpu / each.cpu for each, other in zip(samples, others, strict=True))
 
 
@@ -175,21 +175,21 @@ def page(results: Results) -> str:
     parts += [
         f"## Compared with a constant response, at {comparison.catalogs[0].widgets:,} widgets",
         "CPU time of the server process per request, and requests per second. The baseline is a "
-        "constant response from the same Flask app on the same I/O thread: 20 kB, as a page of "
-        "search results, or 800 kB for the registry. Ratio: the rate of the row / that of the "
-        "baseline; CPU ratio: the CPU time of the baseline / that of the row. Above 1, the row is "
-        f"faster. A cold row sends each query once, to a new process that has served "
-        f"{EARLIER_QUERIES:,} other searches. The servers take turns, {SLICES} in each round, and "
-        "figures are medians of all turns.",
+        "constant response from the same Flask app on the same I/O thread: 20 kB, like a page of "
+        "search results, or 800 kB, like the registry. The ratio is the rate of the row divided by "
+        "that of the baseline. The CPU ratio is the CPU time of the baseline divided by that of "
+        f"the row. Above 1, the row is faster. A cold row sends each query once, to a new process "
+        f"that has served {EARLIER_QUERIES:,} other searches. The servers take turns, {SLICES} in "
+        "each round, and figures are medians of all turns.",
         _table(columns, [*constant_lines(comparison), *row_lines(comparison)]),
     ]
     for other in (each.checkout.name for each in catalogs if each.checkout != CURRENT):
-        text = f"The same with {other} as the baseline. Above 1, this version is faster."
+        text = f"The same rows, with {other} as the baseline. Above 1, this version is faster."
         parts += [f"## Compared with {other}", text, _table(columns, row_lines(comparison, other))]
     if results.flooded:
         parts += [
             "## Under a flood",
-            f"Milliseconds of {len(results.flooded)} searches of another client.",
+            f"Latency of {len(results.flooded)} searches by another client, in milliseconds.",
             _table(("median", "p99", "worst"), flood_lines(results.flooded)),
         ]
     sizes = [
@@ -199,12 +199,12 @@ def page(results: Results) -> str:
     if results.growth:
         parts += [
             "## Growth of the catalog",
-            "Milliseconds per request with one connection, in parentheses the CPU time, by the "
-            f"number of widgets. Growth is from {USUAL:,} to {LARGE:,} widgets.",
+            "Milliseconds per request with one connection, for each number of widgets; the CPU "
+            f"time is in parentheses. Growth is from {USUAL:,} to {LARGE:,} widgets.",
             _table((*sizes, "growth"), growth_lines(results.growth)),
         ]
     else:
-        parts.append("Growth is not measured: only a full run does, if it has enough time.")
+        parts.append("Growth was not measured: only a full run measures it, if it has enough time.")
     parts += ["## Catalogs", _table(tuple(sizes), catalog_lines(catalogs), "widgets")]
     return "\n\n".join(parts) + "\n"
 

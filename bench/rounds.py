@@ -19,7 +19,7 @@ def log(line: str) -> None:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Yields round numbers from 1 while another round, as long as the last one, ends in time."""
+    """Yields round numbers from 1; stops if another round like the last one would end too late."""
 
     part: str
     maximum: int

@@ -1,8 +1,8 @@
 """A simple implementation: stock Flask and waitress, one SELECT with LIKE, json.dumps.
 
-It reads the tables of a catalog, and does less than the service: searches have no latest version,
-no ranking, no folding of accents, no validation and no ETag. Start: python bench/stock_flask.py
-DATABASE PORT
+It reads the tables of a catalog, and does less than the service: there is no latest version in the
+search results, no ranking, no folding of accents, no validation and no ETag.
+Run: python bench/stock_flask.py DATABASE PORT
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The rows of the table, each with a list of requests that is the same in every run."""
+"""The rows of the benchmark, each with a list of requests that is the same in every run."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,13 +44,13 @@ class Request(NamedTuple):
 
 
 def constant_path(size: int) -> str:
-    """Return the path of a constant response; reads below /api/ run on the I/O thread."""
+    """Return the path of a constant response, below /api/ so that the I/O thread serves it."""
     return f"/api/constant/{size}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; a cold row runs in a new process with an empty cache."""
+    """A row of the benchmark; a cold row runs in a new process with an empty cache."""
 
     key: str
     title: str
@@ -60,7 +60,7 @@ class Row:
     cold: bool = False
     # The minimum number of requests per second.
     min_rate: int | None = None
-    # The maximum CPU time of a request, for pages, which do more than a constant response.
+    # The maximum CPU time per request, which is the target of web pages.
     max_milliseconds: int | None = None
     baseline_bytes: int = PAGE_BYTES
     headers: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Row:
     settings: dict[str, str] = field(default_factory=dict)
     # The number of other connections that stay idle in the meantime.
     idle_connections: int = 0
-    # The maximum ratio of this row's CPU time to that of the row with this key.
+    # The maximum ratio of this row's CPU time to that of the row compared_with.
     max_cpu_ratio: float | None = None
     compared_with: str = ""
 
@@ -111,12 +111,12 @@ def rows(widgets: int) -> list[Row]:
 
 
 def cold_row(key: str, title: str, requests: Sequence[Request]) -> Row:
-    """Return the row of a search that may take 1.5 times as long as the row cold."""
+    """Return the row for a search that may take 1.5 times the CPU time of the row "cold"."""
     return Row(key, title, requests, cold=True, max_cpu_ratio=1.5, compared_with="cold")
 
 
 def import_map_row(widgets: int) -> Row:
-    """Return the row of import maps for the widgets of the row updates; it must be as fast."""
+    """Return the row for import maps of the same widgets as "updates"; it must be as fast."""
     return Row(
         "import-map",
         "import map of 20 widgets, cold",
@@ -128,7 +128,7 @@ def import_map_row(widgets: int) -> Row:
 
 
 def idle_row(hot: Sequence[Request]) -> Row:
-    """Return the row with the searches of the row hot, next to many idle connections."""
+    """Return the row that repeats the searches of "hot" beside many idle connections."""
     return Row(
         "idle",
         f"search, q, hot, {IDLE_CONNECTIONS} idle connections",
@@ -156,7 +156,7 @@ def growth_rows(widgets: int) -> list[Row]:
 
 
 def slow_requests(widgets: int) -> Iterator[Request]:
-    """Yield endless requests without repetition: long lists of updates, and pairs of letters."""
+    """Yield distinct slow requests without end: long update lists, and searches for two letters."""
     installed = [("installed", oldest_of(number)) for number in range(min(widgets, 100))]
     for number, letters in zip(count(1), cycle(two_letters()), strict=False):
         query = urlencode([("compatSdk", f"1.4.{number}"), *installed])
@@ -185,7 +185,7 @@ def cold_queries() -> list[str]:
 
 @cache
 def usual_queries() -> list[str]:
-    """Return words of average frequency, some of them incomplete, and some names of two words."""
+    """Return display names of two words, and words of medium frequency, some of them cut off."""
     rng = Random(3)
     titles = (document(number)["widget"]["displayName"] for number in range(1000))
     queries = [title for title in titles if len(title.split()) == 2 and _long_enough(title)]
@@ -217,7 +217,7 @@ def two_letters() -> list[str]:
 
 
 def everywhere() -> list[Request]:
-    """Return pages of the search for a word in every widget, so that no request is repeated."""
+    """Return the first pages of a search for a word that every widget contains."""
     return [searches([EVERYWHERE], page=str(page))[0] for page in range(1, 11)]
 
 
@@ -251,7 +251,7 @@ def detail_of(number: int) -> Request:
 
 @cache
 def updates_of(widgets: int) -> list[Request]:
-    """Return requests with the oldest versions of random widgets, in different combinations."""
+    """Return update checks for the oldest versions of random widgets, in many combinations."""
     rng = Random(10)
     numbers = range(min(widgets, INSTALLED_FROM))
     requests = []
@@ -264,7 +264,7 @@ def updates_of(widgets: int) -> list[Request]:
 
 
 def import_maps_of(widgets: int) -> list[Request]:
-    """Return requests for the same widgets and SDKs as updates_of()."""
+    """Return import map requests for the same widgets and SDKs as updates_of()."""
     requests = []
     for each in updates_of(widgets):
         (_, sdk), *installed = parse_qsl(urlsplit(each.path).query)
@@ -275,7 +275,7 @@ def import_maps_of(widgets: int) -> list[Request]:
 
 
 def by_update() -> list[Request]:
-    """Return the first page of all widgets by their last update, before each of many days."""
+    """Return searches for the widgets last updated before a day, one for each of many days."""
     days = (
         f"20{year}-{month:02}-{day:02}" for year in (20, 21) for month in MONTHS for day in DAYS
     )
@@ -296,7 +296,7 @@ def installs_of(widgets: int) -> list[Request]:
 def mix(
     hot: Sequence[Request], details: Sequence[Request], installs: Sequence[Request]
 ) -> list[Request]:
-    """Return 60% searches with q, 12% without, 25% details and 3% installs."""
+    """Return a mix of 60 % searches with q, 12 % without q, 25 % details and 3 % installs."""
     rng = Random(7)
     kinds: list[Sequence[Request]] = (
         [hot] * 60 + [[Request("GET", SEARCH)]] * 12 + [details] * 25 + [installs] * 3

@@ -22,8 +22,8 @@ IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 def cluster(action: str, json_output: bool) -> None:
     """Show the nodes of the cluster.
 
-    The exit status is 1 if there is no leader, if a node cannot be reached, or if the file of the
-    node on this machine lacks writes or has another schema.
+    The exit status is 1 if there is no leader, or if a node cannot be reached. It is also 1 if the
+    database of the local node is behind the leader or has another schema.
     """
     # This import is local because it needs urllib3, which few commands use.
     from ..store.connection.cluster.cluster import Cluster
@@ -50,8 +50,9 @@ def cluster(action: str, json_output: bool) -> None:
 def migrate() -> None:
     """Migrate the catalog to the schema of this release.
 
-    A copy of a file is kept beside it. The service also migrates it when it starts, but never the
-    nodes of a cluster: stop all services first, and start those of this release afterwards.
+    A catalog in one file is copied first, and the copy is kept beside it; the service also migrates
+    such a catalog when it starts. A cluster is migrated only by this command: stop all services
+    first, and start those of this release afterwards.
     """
     database().migrate()
     print_status(f"{database().name} has schema version {SCHEMA_VERSION}.")

@@ -25,14 +25,14 @@ def files() -> Files:
 
 
 def database() -> Database:
-    """Return the catalog's database; print a message if a command waits for its lock."""
+    """Return the catalog's database, which prints a message while it waits for a lock."""
     db = files().database
     db.on_wait = lambda: print_status("The database is busy; waiting.")
     return db
 
 
 def bundles() -> Bundles:
-    """Return the catalog's bundles; print a message if a command waits for their lock."""
+    """Return the catalog's bundles, which print a message while they wait for a lock."""
     directory = files().bundles
     directory.on_wait = lambda: print_status(
         f"Another command is writing to {directory.name}; waiting."

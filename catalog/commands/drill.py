@@ -33,9 +33,9 @@ from .output import CommandError, print_first, print_status, progress_bar
 def drill(directory: Path | None) -> None:
     """Restore the newest backup to a temporary folder and check it.
 
-    The command takes the newest file of backup --dir and, if there is one, of pack --dir, which has
-    the bundles. It restores both to a temporary folder in the same directory, and does not use the
-    catalog itself. The exit status is 1 if anything is missing or wrong.
+    The command restores the newest file that backup --dir wrote. The bundles come from the newest
+    file of pack --dir, if there is one. The temporary folder is in the same directory, and the
+    catalog itself is not used. The exit status is 1 if anything is missing or wrong.
     """
     configured = files().config["BACKUPS"]
     if directory is None and not configured:

@@ -37,12 +37,12 @@ from .output import CommandError, confirm, print_latest, print_status
 
 
 class Outcome(NamedTuple):
-    """The words that report a change, a planned change, or no change of a version."""
+    """The words that report that a version changed, would change, or stays unchanged."""
 
     changed: str
     planned: str
     unchanged: str
-    # The text that can change even if the version already has this state: its reason or warning.
+    # The text that can be updated in a version that already has this state; empty if there is none.
     detail: str
 
 
@@ -118,7 +118,7 @@ def set_yanked(
     "--replaced-by",
     type=WIDGET,
     metavar="WIDGET",
-    help="Name the widget to use instead, after the message.",
+    help="Name a replacement widget at the end of the message.",
 )
 @dry_run_option
 def deprecate(
@@ -233,7 +233,7 @@ def describe(
     picture: bytes | None,
     **options: str | None,
 ) -> None:
-    """Change what people read about a widget.
+    """Change the description, links, readme or picture of a widget.
 
     All changes are made together, or none. An empty value, "", removes the description, icon, link,
     keywords, readme or picture. Versions that have their own display name, description or icon keep

@@ -19,7 +19,7 @@ UNIX_SCHEME = "unix:"
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
 # No response of the service is larger than this.
 MAX_BODY = 10_000  # bytes
-NOT_OURS = ", but not like a widget catalog"
+NOT_OURS = ", but it is not a widget catalog"
 
 
 def parse_url(text: str) -> str:
@@ -46,9 +46,10 @@ def parse_url(text: str) -> str:
 def health(context: click.Context, url: str | None, timeout: float) -> None:
     """Check whether a service can be used.
 
-    URL is the base URL of the service, or unix:PATH for a Unix socket. Without it, the command asks
-    the service of --server, or else the one at CATALOG_HOST and CATALOG_PORT. The exit status is 0
-    if the service can read and write its catalog, and 1 with the reason if it cannot.
+    URL is the base URL of the service, or unix:PATH for a Unix socket. Without URL, the command
+    checks the service of --server, or else the one at CATALOG_HOST and CATALOG_PORT. The exit
+    status is 0 if the service can read and write its catalog. Otherwise it is 1, and the command
+    prints the reason.
     """
     if url and "server" in context.meta:
         raise click.UsageError("Use either URL or --server.")

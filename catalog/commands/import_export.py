@@ -76,8 +76,8 @@ def import_(
 
     FILE is JSON Lines, one widget document per line, or a pack, whose bundles and pictures are
     stored too; - is standard input. If anything in the files is invalid, nothing is imported. A
-    downloadCount never lowers the stored one. If the import is interrupted, run it again to
-    complete it.
+    stored downloadCount that is higher than the imported one is kept. If the import is interrupted,
+    run it again to complete it.
     """
     database().check()
     stored = 0

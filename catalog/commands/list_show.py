@@ -1,4 +1,4 @@
-"""The commands list and show: the catalog as the operator or, with --server, the public sees it."""
+"""widget-catalog list and show: print widgets of the catalog, or public widgets of a service."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ from .terminal import format_table, replace_unprintable
     type=click.Choice(["name", "installs", "updated", "created"]),
     default="name",
     show_default=True,
-    help="Sort by scope/name, or by installs or a date with the greatest first.",
+    help="Sort by scope/name, by installs (most first) or by a date (newest first).",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N widgets.")
 @json_option
@@ -191,7 +191,7 @@ def print_fields(**values: object) -> None:
 
 
 def print_version(entry: Json, widget: Json, latest: str | None) -> None:
-    """Print the fields of a version, but no optional field that is null or equals the widget's."""
+    """Print the fields of a version; omit optional fields that are null or equal the widget's."""
     sizes = ("{w} by {h}".format(**entry[key]) for key in ("minSize", "maxSize"))
     optional = {
         "config": "configVersion",

@@ -19,7 +19,7 @@ SINCE = ValidatedType("time", check_timestamp)
 
 @command("log", remote=True)
 @click.argument("widget", type=WIDGET, required=False)
-@click.option("--since", type=SINCE, help="Print only changes from this time on, in ISO 8601.")
+@click.option("--since", type=SINCE, help="Print only changes since this time (ISO 8601).")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -30,9 +30,9 @@ SINCE = ValidatedType("time", check_timestamp)
 def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 
-    The audit log has every change of the catalog and of its tokens. With WIDGET, the command prints
-    only changes of that widget. With --server, it prints changes of the widgets that your token may
-    access. Installs are not recorded.
+    The audit log records every change to the catalog and its tokens, but no installs. With WIDGET,
+    the command prints only the changes to that widget. With --server, it prints the changes to
+    widgets that your token may access.
     """
     entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()

@@ -75,8 +75,9 @@ def logout() -> None:
 def whoami(json_output: bool) -> None:
     """Show the name, permissions and expiry of your token.
 
-    In a job without a secret, show its trust and the claims of its id token. Exit with status 1 if
-    the service does not accept the token, so it is a good first step in a job.
+    In a CI job that publishes without a secret, show the trust and the claims of the id token. The
+    exit status is 1 if the service does not accept the token, so the command is a good first step
+    in a job.
     """
     session = open_remote(require_server()).read_session()
     if json_output:

@@ -33,8 +33,8 @@ def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
     Read the whole database and every stored bundle, and print a line for each problem. The exit
-    status is 1 if there is a problem. An sdkVersion that is not an npm range is a warning, and so
-    is a version that is published in the future.
+    status is 1 if there is a problem. The command only warns about an sdkVersion that is not
+    an npm range, and about a publication date in the future.
 
     After changes by another program, such as the sqlite3 shell, use --repair.
     """

@@ -82,7 +82,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
     "--newest",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Copy only the newest N versions of a widget, stable ones first; with --sdk for each SDK.",
+    help="Copy only the newest N versions of a widget (for each --sdk), stable ones first.",
 )
 @click.option("--bundles", is_flag=True, help="Download bundles and pictures, to serve them.")
 @click.option(

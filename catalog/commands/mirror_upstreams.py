@@ -47,7 +47,7 @@ def move(old: str, new: str, yes: bool, dry_run: bool) -> None:
     """Follow an upstream to another URL, and refresh its copies from there.
 
     OLD is the URL that `mirror status` shows. The copies and the options of OLD then belong to NEW.
-    NEW must list at least nine of ten copies, unless you confirm the move.
+    NEW must list at least 90 % of the copies, unless you confirm the move.
     """
     from ..mirror.lists import list_widgets
     from ..mirror.options import MirrorOptions, check_memory

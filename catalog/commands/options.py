@@ -46,7 +46,7 @@ class NameType(ValidatedType):
     """The name of a widget or version, which a shell can complete."""
 
     def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Create the type; the shell appends end to the completed name of a widget."""
+        """Create the type; shell completion appends end, such as @, to the name of a widget."""
         super().__init__(name, validate)
         self.end = end
 

@@ -25,14 +25,14 @@ BATCH = 20
     "--before",
     type=ValidatedType("age or date", parse_before),
     metavar="7d|DATE",
-    help="Ignore versions that are newer than this age, or not published before this date.",
+    help="Ignore versions that are younger than this, or published on or after this date.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if the table has any row.")
 @json_option
 def outdated(
     file: BinaryIO, sdk: str, before: str | None, exit_code: bool, json_output: bool
 ) -> None:
-    """List the updates of installed versions.
+    """List the updates for installed versions.
 
     FILE has one scope/name@version per line, or is a JSON array of them, or a JSON object that maps
     scope/name to a version; - is standard input. Empty lines and lines that begin with # are
@@ -84,7 +84,7 @@ def format_row(item: Json) -> list[str]:
 
 
 def explain(item: Json) -> str:
-    """Return the given reason, preceded by a yank that it omits, or the deprecation message."""
+    """Return the text of the column REASON, which says if the version is yanked or deprecated."""
     yanked, reason = f"{item['installed']} was yanked", str(item["reason"])
     if item["yanked"] and not reason.startswith(yanked):
         why = item["yankedReason"]

@@ -50,7 +50,10 @@ def print_status(message: str) -> None:
 
 
 def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
-    """Print the first sentences, and how many more there are; --quiet does not hide errors."""
+    """Print at most MAX_PROBLEMS sentences, and how many more there are.
+
+    Errors are printed even with --quiet.
+    """
     more = len(sentences) - MAX_PROBLEMS
     lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
     for line in lines:

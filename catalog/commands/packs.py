@@ -107,9 +107,9 @@ def warn_of_external_bundles(versions: Sequence[str]) -> None:
 def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     """Replace the catalog with a pack.
 
-    A running service shows the unpacked catalog from the next request on. The old catalog keeps its
-    tokens, its audit log, and install counts that are higher than in the pack. An invalid pack
-    changes nothing.
+    A running service shows the unpacked catalog from the next request on. The tokens and the audit
+    log of the old catalog are kept, and so are install counts that are higher than in the pack. An
+    invalid pack changes nothing.
     """
     if bundles_only and yes:
         raise click.UsageError("--bundles-only replaces nothing; omit --yes.")
@@ -159,9 +159,8 @@ def _confirm_replacement(pack: str, differences: Differences, yes: bool) -> None
     """Print everything that the pack would remove, and ask for confirmation."""
     if differences.newest > differences.newest_packed:
         print_status(
-            f"Warning: {database().name} is newer than the pack: its newest version is from "
-            f"{differences.newest}, and the newest in the pack is from "
-            f"{differences.newest_packed or 'never'}."
+            f"Warning: {database().name} is newer than the pack. Newest widget or version in the "
+            f"catalog: {differences.newest}; in the pack: {differences.newest_packed or 'none'}."
         )
     removed = []
     for kind, names in (("widget", differences.widgets), ("version", differences.versions)):

@@ -27,8 +27,8 @@ from .output import STDIN, CommandError, file_name, print_json, print_latest, pr
 @click.option(
     "--store",
     is_flag=True,
-    help="Store the bundle even if CATALOG_BUNDLE_URL is set, or if the version is published with "
-    "its bundle elsewhere.",
+    help="Store the bundle even if CATALOG_BUNDLE_URL is set, or if the published version has its "
+    "bundle at another URL.",
 )
 @click.option(
     "--readme", type=CONTENT, metavar="FILE", help="Set the readme of the widget, in Markdown."
@@ -55,8 +55,8 @@ def publish(
     them can be - for standard input. The first version creates the widget.
 
     The service stores the bundle and serves it, unless --bundle-url or CATALOG_BUNDLE_URL says
-    where it is. A version that is already published changes nothing; if its content differs, the
-    command fails.
+    where it is. Publishing the same version again changes nothing; if its content differs,
+    the command fails.
     """
     if file_name(manifest) == file_name(bundle) == STDIN:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")

@@ -30,7 +30,7 @@ def parse_name(text: str) -> str:
     """Return the name of a token; raise NotAllowedError if it is invalid."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
         raise NotAllowedError(
-            f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
+            f"1 to {MAX_NAME_LENGTH} printable characters without leading or trailing spaces"
         )
     return text
 

@@ -36,7 +36,7 @@ COMMANDS["trust"] = trust
 
 
 def parse_minutes(text: str) -> int:
-    """Return the lifetime of a short token in minutes; raise NotAllowedError if it is invalid."""
+    """Return the lifetime of a job's token in minutes; raise NotAllowedError if it is invalid."""
     minutes = duration(parse_age(text, units="mh")) // timedelta(minutes=1)
     if not 0 < minutes <= MAX_MINUTES:
         raise NotAllowedError("1m to 24h")
@@ -59,7 +59,7 @@ def check_library() -> None:
     required=True,
     type=ValidatedType("URL", check_issuer),
     metavar="URL",
-    help="Set the issuer of the id tokens, exactly as in their claim iss.",
+    help="Set the issuer of the id tokens, exactly as in their iss claim.",
 )
 @click.option(
     "--claim",
@@ -68,7 +68,7 @@ def check_library() -> None:
     metavar="KEY=VALUE",
     multiple=True,
     required=True,
-    help="Require this claim of the id token. Repeatable. Warning: a value that ends in * also "
+    help="Require this claim in the id token. Repeatable. Warning: a value that ends in * also "
     f"matches names that others choose; it is allowed for {', '.join(PATTERN_CLAIMS)}.",
 )
 @list_option("--scope", "scopes", type=SCOPE, help="Allow changes to all widgets of this scope.")
@@ -116,9 +116,9 @@ def add(
 ) -> None:
     """Let the jobs of a CI system publish with their id tokens.
 
-    A job proves its identity with an id token of its CI system, and gets a token that is valid for
-    some minutes. The issuer and every claim must match exactly, and the audience must be
-    CATALOG_PUBLIC_URL. The audit log shows NAME together with the subject of the id token.
+    A job proves its identity with an id token of its CI system, and gets a short-lived token. The
+    issuer and every claim must match exactly, and the audience must be CATALOG_PUBLIC_URL. The
+    audit log shows NAME together with the subject of the id token.
     """
     check_library()
     if not scopes and not widgets:

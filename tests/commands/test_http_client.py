@@ -229,7 +229,7 @@ def test_what_a_service_sends_does_not_control_the_terminal(
 def test_health_checks_the_body(body: bytes) -> None:
     with responding({"/api/health": body}) as url:
         message = error_of(CliRunner().invoke(cli, ["health", url]))
-    assert message == f"{url} responded 200 to /api/health, but not like a widget catalog."
+    assert message == f"{url} responded 200 to /api/health, but it is not a widget catalog."
 
 
 def test_a_time_that_no_clock_will_show_is_no_wait() -> None:

@@ -435,8 +435,8 @@ def test_a_catalog_that_is_newer_than_the_pack_is_named_with_both_times(
         *(each["publishedAt"] for widget in DOCUMENTS for each in widget["versions"]),
     )
     warning = (
-        f"Warning: {existing.config['DATABASE']} is newer than the pack: its newest version is "
-        f"from 2026-11-15T10:00:00.000Z, and the newest in the pack is from {newest}.\n"
+        f"Warning: {existing.config['DATABASE']} is newer than the pack. Newest widget or "
+        f"version in the catalog: 2026-11-15T10:00:00.000Z; in the pack: {newest}.\n"
     )
     refused = run(existing, "unpack", tmp_path / "all.pack")
     assert (refused.exit_code, refused.stderr.startswith(f"{warning}1 widget is not in ")) == (

@@ -1,4 +1,4 @@
-"""Imports packs next to existing widgets: their catalog files, and their bundles."""
+"""Imports packs into an existing catalog: their catalog files, and their bundles."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,7 +76,7 @@ def store_bundles(
     batches: Iterable[Sequence[Document]],
     actor: Actor,
 ) -> int:
-    """Store the bundles and pictures in incoming that the documents name; return how many are new.
+    """Store the incoming bundles and pictures that the documents name; return how many are new.
 
     The documents are already in the database. Importing again completes an interrupted import.
     """

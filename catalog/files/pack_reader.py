@@ -13,7 +13,7 @@ from ..domain.messages import quoted
 
 BLOCK_SIZE = 512
 CHUNK_SIZE = 1024 * 1024
-# Programs fill the last record of an archive with zeros. A record usually has 20 blocks.
+# Tar programs pad the last record of an archive with zeros. A record usually has 20 blocks.
 MAX_END_BYTES = 1024 * 1024
 REGULAR_FILE = b"0"
 # The magic numbers of POSIX and of GNU tar, whose headers for regular files with short names have

@@ -73,7 +73,7 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             except OSError as error:
-                # An OSError for any other file concerns the pack itself.
+                # An OSError without the path of the bundle comes from writing the pack.
                 path = bundles.path(sha256)
                 if error.filename != str(path):
                     raise

@@ -56,7 +56,7 @@ def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
 
 
 NAMES = {"scope": check_identifier, "name": check_identifier}
-# The function that writes the lines of each file, and the check of each field of a line.
+# For each file, the function that writes its lines, and a check for each field of a line.
 LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (
         put_mirrored_lines,
@@ -78,7 +78,7 @@ class Differences(NamedTuple):
     # The widgets that the pack lacks, and the versions of other widgets that it lacks.
     widgets: list[str]
     versions: list[str]
-    # When the newest version or widget was added to this catalog, and to the packed one.
+    # The time of the last added version or widget: in this catalog, and in the pack.
     newest: str
     newest_packed: str
 

@@ -80,7 +80,7 @@ def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str 
             compress_bundle(incoming, group[0].sha256)
             return None
         except (UpstreamError, BundleError) as error:
-            failure = f"stays at {url}: {error}{_explain_scheme(upstream, url)}"
+            failure = f"its bundle stays at {url}: {error}{_explain_scheme(upstream, url)}"
     return failure
 
 
@@ -118,7 +118,7 @@ def _register(
             if incoming.has(version.sha256):
                 bundles.accept(incoming, version.sha256)
             if not bundles.has(version.sha256, version.size):
-                wrong_size = f"stays at {version.url}: its size is not {version.size} bytes"
+                wrong_size = f"its bundle stays at {version.url}: it is not {version.size} bytes"
                 report.failures[str(version)] = failures.get(version.sha256, wrong_size)
                 lost += [version.sha256] if version.is_stored else []
             elif not version.has_hash:

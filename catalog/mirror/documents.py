@@ -124,7 +124,7 @@ class Fetcher:
             more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
             return Fetched(failure=f"{error.problems[0]}{more}")
         if document.path != str(key):
-            return Fetched(failure=f"the response describes {quoted(document.path)}")
+            return Fetched(failure=f"the response is about another widget: {quoted(document.path)}")
         # If the request for about failed, store no ETag: the next run then fetches both again.
         about = self.fetch_about(key)
         return about._replace(
@@ -145,7 +145,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # An upstream that lists its changes usually has about: check if the widget is gone.
+            # Upstreams that list changes usually have about, so the widget itself may be gone.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False
@@ -153,7 +153,7 @@ class Fetcher:
         about = check_about(read_json(response), problems)
         self._has_about = True
         if about is None or problems:
-            raise UpstreamError(problems[0] if problems else "it is not an object")
+            raise UpstreamError(problems[0] if problems else "the response is not an object")
         picture = json.loads(about["picture"] or "{}")
         # A stored file with this hash may be a bundle, so has_picture() examines its content.
         if not picture or self._bundles.has_picture(picture):

@@ -49,7 +49,7 @@ class UpstreamChanges(NamedTuple):
 class Lists(NamedTuple):
     """The lists of an upstream, which are read before any widget."""
 
-    # The listed widgets that are selected, with their counts, and the rest, as scope/name.
+    # The selected widgets with their counts, and all other listed widgets as scope/name.
     listed: Counts
     others: set[str]
     # False if widgets may be missing because the list changed while it was being read.
@@ -124,8 +124,8 @@ def read_changes(upstream: Upstream, position: str | None) -> UpstreamChanges | 
     """Return the changes since the position; None if the upstream does not list its changes.
 
     Without a position, or if the upstream no longer knows it, the changes are read from the
-    beginning and contain every listed widget. Any failure counts as an upstream without a list of
-    changes: servers respond in different ways to a path that they do not have.
+    beginning and contain every listed widget. After any failure, return None too: servers
+    without a list of changes respond to its path in different ways.
     """
     try:
         return _read_all_changes(upstream, position)
@@ -155,7 +155,7 @@ def _read_all_changes(upstream: Upstream, position: str | None) -> UpstreamChang
 
 
 def _check_key(entry: Any) -> WidgetName:
-    """Return the widget of an entry; reject overlong names only: Fetcher checks the rest."""
+    """Return the widget of an entry; reject overlong names, and leave other checks to Fetcher."""
     key = WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
     if len(key.scope) + len(key.name) > 2 * MAX_IDENTIFIER_LENGTH:
         raise ValueError

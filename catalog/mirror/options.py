@@ -18,7 +18,7 @@ class MirrorOptions(Selection):
 
     # Widgets that are neither copied nor refreshed, as scope/name.
     excludes: Sequence[str] = ()
-    # How many versions of each widget to copy, for each SDK if any are given; None copies all.
+    # The number of versions to copy of each widget, or for each of the SDKs; None copies all.
     newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False
@@ -38,7 +38,7 @@ class MirrorOptions(Selection):
         return f"{scope}/{name}" not in self.excludes and super().selects(scope, name)
 
     def unmatched(self, paths: Collection[str], others: Collection[str] = ()) -> list[str]:
-        """Return the options that match no widget in paths or, for --exclude, none in others."""
+        """Return the options that match no widget; --exclude looks in others, the rest in paths."""
         excludes = [each for each in self.excludes if each not in others]
         return super().unmatched(paths) + MirrorOptions(excludes=excludes).arguments()
 
@@ -47,7 +47,7 @@ class MirrorOptions(Selection):
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def dropped_from(self, before: "MirrorOptions") -> list[str]:
-        """Return the arguments of the former options that these options lack."""
+        """Return the arguments of the previous options that these options no longer have."""
         return [each for each in before.arguments() if each not in self.arguments()]
 
     def mark_etag(self, etag: str | None) -> str | None:

@@ -61,7 +61,7 @@ def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -
         if str(key) in options.excludes:
             result.released.append(key)
         elif not copy.listed:
-            # The copy is unlisted. If the upstream lists the widget, refreshing the copy lists it.
+            # The copy is unlisted. If the upstream lists the widget, a refresh relists the copy.
             if key in wanted:
                 result.refreshed.append(key)
         elif key not in lists.listed:
@@ -84,7 +84,7 @@ def plan(lists: Lists, memory: Memory, options: MirrorOptions, *, adopt: bool) -
 
 def _changed_selection(lists: Lists, options: MirrorOptions) -> list[WidgetName]:
     """Return selected widgets that the list may have missed because it changed in the meantime."""
-    # The changes do not contain the SDKs of a widget's versions.
+    # The changes do not name SDKs, so they cannot be filtered by SDK.
     if lists.changes is None or options.sdks:
         return []
     return [key for key in lists.changes.public if options.selects(key.scope, key.name)]
@@ -105,4 +105,4 @@ def _find_described(lists: Lists, memory: Memory, options: MirrorOptions) -> set
 
 def _describe_conflict(local: LocalWidget) -> str:
     origin = f"is a copy from {local.source}" if local.source else "was published or imported here"
-    return f"{origin}; --adopt replaces it, --exclude leaves it"
+    return f"{origin}; --adopt replaces it, --exclude keeps it"

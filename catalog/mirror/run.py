@@ -55,7 +55,7 @@ Results = Sequence[tuple[WidgetName, Fetched]]
 
 @dataclass
 class MirrorRun:
-    """The steps of a run, in the order of the methods: read, write, then remember."""
+    """One run for an upstream: call read(), then write(), then remember()."""
 
     database: Database
     bundles: Bundles

@@ -88,7 +88,7 @@ class Upstream:
         authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
             origin = _check_url(url)
-            # After a redirect to another origin, send no credentials: that origin chose the URL.
+            # Once a redirect has led to another origin, send no credentials to any further URL.
             is_own = is_own and origin == self._origin
             sent = {"Authorization": authorization} if is_own and authorization else {}
             try:

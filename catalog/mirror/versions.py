@@ -42,8 +42,8 @@ def choose_versions(
 def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> ChosenVersions:
     """Choose the versions that were published before the limit or are already stored.
 
-    A stored version whose bytes were replaced stays as it is, unless it also has a later time that
-    is before the limit: with the old time, the bytes may have been replaced a moment ago.
+    Keep a stored version whose bytes the upstream has replaced, unless its publication time is also
+    later and before the limit: bytes with the old time may have been replaced a moment ago.
     """
     chosen: list[Row] = []
     new: list[Row] = []
@@ -68,7 +68,7 @@ def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> Ch
 
 
 def _find_urgent(chosen: Sequence[Row], new: Sequence[Row]) -> dict[str, str]:
-    """Map each new version that is the only replacement for a yanked version to that version."""
+    """Return the new versions that are the only replacement for a yanked one, with the latter."""
     urgent = {}
     for yanked in (row for row in chosen if row["yanked"]):
         replacements = [row for row in (*chosen, *new) if _replaces(row, yanked)]

@@ -53,7 +53,7 @@ def parse_arguments(action: Callable[..., object], body: bytes) -> Json:
     named = {each.name: each for each in parameters if each.kind is not each.VAR_KEYWORD}
     unknown = arguments.keys() - named.keys()
     if unknown and len(named) == len(parameters):
-        keys = f"has the keys {', '.join(named)}" if named else "has no keys"
+        keys = f"accepts the keys {', '.join(named)}" if named else "accepts no keys"
         raise ValueError(f"{action.__name__} {keys}, not {quoted(min(unknown))}.")
     for name, parameter in named.items():
         if name not in arguments and parameter.default is parameter.empty:

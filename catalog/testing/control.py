@@ -39,7 +39,7 @@ class Control:
     """The catalog of a test; each public method is an action with arguments in JSON."""
 
     def __init__(self, app: Flask, start: str) -> None:
-        """Create the catalog with its start state, which is empty or demo."""
+        """Create the catalog in its start state, "empty" or "demo"."""
         self._app, self._start = app, start
         self._database: Database = app.extensions["database"]
         self._bundles: Bundles = app.extensions["bundles"]
@@ -88,7 +88,7 @@ class Control:
         return self._sources[start]
 
     def _read_file(self, path: Path) -> tuple[Connection, list[Document]]:
-        """Return a copy of an SQLite file, or an empty catalog and the documents of JSON Lines."""
+        """Return a copy of the SQLite file; for JSON Lines, an empty catalog and the documents."""
         with path.open("rb") as file:
             if not file.peek(len(SQLITE_HEADER)).startswith(SQLITE_HEADER):
                 return self._find("empty"), read_catalog([file])

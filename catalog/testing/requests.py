@@ -54,7 +54,7 @@ class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
         self._length = len(body)
 
     def prepare(self, size: int | None = None) -> int:
-        """Return the length of the whole body as the length of the file."""
+        """Return the length of the whole body, although the file contains only half of it."""
         self.remain = self._length
         return self._length
 
@@ -82,7 +82,7 @@ class ControlRequests:
     """
 
     def __init__(self, app: Flask, start: str) -> None:
-        """Store the application, and the name of the start state of its catalog."""
+        """Wrap the application; start is the name of its catalog's start state."""
         self._application, self._control = app.wsgi_app, Control(app, start)
         self._database: Database = app.extensions["database"]
         self._lock = Lock()
@@ -182,13 +182,16 @@ class ControlRequests:
         if not 1 <= count <= MAX_COUNT:
             raise ValueError(f"count must be from 1 to {MAX_COUNT}, not {count}.")
         if until not in (None, "reset"):
-            raise ValueError(f"until must be reset, not {quoted(until)}.")
+            raise ValueError(f"until must be 'reset', not {quoted(until)}.")
         left = math.inf if until else count
         method = method.upper() if method else None
         self._faults.append(Fault(method, check_path(path), left, effect, retry_after))
 
     def delay(self, seconds: float, path: str | None = None) -> None:
-        """Delay responses from now on; 0 ends the delay of the path, or all delays without one."""
+        """Delay responses from now on, optionally only for one path.
+
+        0 ends the delay for the path; without a path, it ends all delays.
+        """
         if not 0 <= seconds <= MAX_DELAY:
             raise ValueError(f"seconds must be from 0 to {MAX_DELAY}, not {seconds}.")
         if not (seconds or path):
@@ -245,8 +248,8 @@ class ControlRequests:
             return start_response(status, *arguments)  # type: ignore[arg-type]
 
         body = self._application(environ, start)
-        # A read that exceeds its deadline raises an error before this line, and runs again, so it
-        # is recorded once. The record exists before the client can get the response and ask for it.
+        # Record the request before the client can get the response and ask for the record. A read
+        # that exceeds its deadline raises an error above and runs again, so it is recorded once.
         self._record(environ, path, int(lines[-1][:3]))
         return body
 
@@ -263,7 +266,7 @@ class ControlRequests:
 def check_path(path: str | None) -> str | None:
     """Return the path; raise ValueError if no request can have it."""
     if path is not None and not path.startswith("/"):
-        raise ValueError(f"path must begin with /, not be {quoted(path)}.")
+        raise ValueError(f"path must begin with /, unlike {quoted(path)}.")
     if path and "?" in path:
         raise ValueError(f"path must not contain a query: use {quoted(path.partition('?')[0])}.")
     return path

@@ -19,7 +19,7 @@ from .requests import ControlRequests
 def prepare(app: Flask, directory: Path, start: str) -> None:
     """Create the catalog in the directory, and let requests below /_testing/ control it."""
     if app.extensions["database"].path.parent != directory:
-        # Tests would reset the catalog at this path.
+        # This is not a temporary catalog, and tests would overwrite it.
         raise click.UsageError("--testing is an option of widget-catalog, not of flask.")
     if app.config["HOST"] not in ("127.0.0.1", "::1", "localhost"):
         # Anyone who can connect can change the catalog.
@@ -34,8 +34,9 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
 def end_with_parent(directory: Path) -> NoReturn:
     """Remove the directory and end the process when its parent ends or closes standard input.
 
-    The parent may be a shell or a launcher: a pipe also closes when the process that opened it
-    ends. Logging stops first, because requests may fail while the directory is removed.
+    The parent may be only a shell or a launcher. If standard input is a pipe, it closes when the
+    process that opened it ends. Logging stops first, because requests may fail while the directory
+    is removed.
     """
     parent, kind = os.getppid(), stat.S_IFMT(os.fstat(0).st_mode) if sys.stdin else 0
     inputs = [0] if kind in (stat.S_IFIFO, stat.S_IFSOCK) else []

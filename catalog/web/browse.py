@@ -101,9 +101,9 @@ def suggest_for_words(connection: Connection, q: str) -> list[Any]:
 def wider_searches(
     connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
 ) -> dict[str, str]:
-    """Return links to wider searches with results: without one filter, or else without any."""
+    """Return links to searches without one of the filters; if those find nothing, without any."""
     totals = dict(facets.without)
-    # The facets lack the total of a search without one of these filters.
+    # The facets do not contain the totals of searches without these filters.
     for name, wider in (("compatible", {"compatible": False}), ("keyword", {"keyword": None})):
         if getattr(query, name):
             totals[name] = find_facets(connection, replace(query, **wider)).total

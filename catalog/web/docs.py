@@ -53,7 +53,7 @@ def docs() -> Response:
 
 
 def find_first_version() -> Json | None:
-    """Return the version that the first steps use; None if the search finds none."""
+    """Return the version for the first steps on the page; None if FIRST_SEARCH finds none."""
     database: Database = current_app.extensions["database"]
     try:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]

@@ -18,7 +18,7 @@ from ..domain.validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
-# Allowed SVG: shapes and their presentation, which cannot run scripts, load files, link or style.
+# The allowed SVG elements and attributes cannot run scripts, load files, link or set styles.
 ELEMENTS = {
     "g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon",
     "defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop",
@@ -152,7 +152,7 @@ def _safe_body(id_prefix: str, body: object) -> str:
         root = ElementTree.fromstring(f"<svg>{body}</svg>")  # noqa: S314, no entities
         for element in root.iter():
             if element is not root and element.tag not in ELEMENTS:
-                raise IconError(f"its body has the element {quoted(element.tag)}.")
+                raise IconError(f"its body has the forbidden element {quoted(element.tag)}.")
             # Shapes do not contain text.
             element.text = element.tail = None
             for attribute, value in element.attrib.items():
@@ -164,13 +164,13 @@ def _safe_body(id_prefix: str, body: object) -> str:
 
 def _safe_value(id_prefix: str, attribute: str, value: str) -> str:
     if attribute not in ATTRIBUTES:
-        raise IconError(f"its body has the attribute {quoted(attribute)}.")
+        raise IconError(f"its body has the forbidden attribute {quoted(attribute)}.")
     if attribute == "id":
         # Ids must be unique in a page with several icons.
         return f"{id_prefix}-{value}"
     remainder = COLOUR.sub("", LOCAL_REFERENCE.sub("", value))
     if "(" in remainder and attribute not in TRANSFORMS:
-        raise IconError(f"its body refers to {quoted(value)}.")
+        raise IconError(f"its body has the forbidden value {quoted(value)}.")
     return LOCAL_REFERENCE.sub(rf"url(#{id_prefix}-\1)", value)
 
 

@@ -26,9 +26,8 @@ DELIMITERS = "*_`[](<!&\\\n"
 MAX_ADDRESS_LENGTH = 100_000  # characters of the longest word, times the number of links
 # Text that is nested deeper is not parsed, because brackets are parsed again at each level.
 MAX_NESTING = 10
-# Matches markup other than plain paragraphs: most texts have none, and the parser takes 50 µs even
-# for a short text. Only blanks may precede a marker: if line ends were allowed, the search would
-# take quadratic time.
+# Matches any markup. Most texts have none and need no parser, which takes 50 µs even for a short
+# text. Only blanks may precede a marker: allowing line ends would take quadratic time.
 SYNTAX = re.compile(r"[*_`\[<]|^[ \t]*[#>+=~0-9-]", re.MULTILINE)
 # Cards and previews show only the beginning of a text, which is shorter than this.
 MAX_PARAGRAPH = 500  # characters
@@ -102,7 +101,7 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     options = {"html": False, "breaks": True, "maxNesting": MAX_NESTING}
-    # Without images, ![text](url) is a link. Without indented code, spaces may begin a line.
+    # Without images, ![text](url) is a link. Without indented code, lines may begin with spaces.
     parser = MarkdownIt("commonmark", options).disable(["image", "code"])
     # Relative links would point to pages of the catalog, and other schemes could run code.
     parser.validateLink = lambda url: bool(LINK.match(url))  # type: ignore[method-assign]

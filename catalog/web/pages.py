@@ -163,7 +163,7 @@ def reader() -> Connection:
 
 
 def parse_body(body: bytes) -> Any:
-    """Return the value of the API's JSON, with URLs of stored bundles below the public URL."""
+    """Parse a JSON body of the API; URLs of stored bundles begin with the public URL."""
     return json.loads(with_bundle_urls(body, site_url()))
 
 

@@ -70,7 +70,7 @@ def widget(scope: str, name: str) -> Response:
 def select_version(connection: Connection, widget_id: int, found: Json, sdk: str) -> Json:
     """Return the latest version, the version to install, and how its permissions changed.
 
-    The version to install is the newest stable one, or a prerelease if no stable version runs.
+    The version to install is the newest stable one that runs on the SDK, or else a prerelease.
     """
     latest = widget_queries.load_version(connection, found, LATEST)
     stable = latest
@@ -144,7 +144,7 @@ def load_table(
     numbers = [entry["version"] for entry in versions]
     place = numbers.index(selected["version"]) if selected and selected["version"] in numbers else 0
     valid = {name: value for name, value in parameters.valid.items() if value != "false"}
-    # The arguments of links that change one of the filters.
+    # The arguments of links that keep these filters or change one of them.
     arguments = {**valid, "scope": found["scope"], "name": found["name"], "_anchor": "versions"}
     return {
         "matching": matching,

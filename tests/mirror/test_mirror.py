@@ -121,7 +121,7 @@ def test_widget_published_here_is_replaced_with_its_count_only_by_adopt(
     result = run_mirror(app, upstream.url)
     assert (result.exit_code, result.stderr) == (
         1,
-        "acme/clock: was published or imported here; --adopt replaces it, --exclude leaves it.\n"
+        "acme/clock: was published or imported here; --adopt replaces it, --exclude keeps it.\n"
         f"Mirrored {upstream.url}: 2 added, 0 changed, 0 unchanged, 1 failed, 0 gone.\n"
         "Error: 1 widget failed; everything else succeeded.\n",
     )

@@ -226,7 +226,7 @@ def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
     upstream.fail(BUNDLE, *[fault] * 5)
     result = run_mirror(mirror_app, upstream.url, "--bundles")
     _, failure, summary, error = result.stderr.splitlines()
-    assert failure.startswith(f"acme/clock@1.0.0: stays at {upstream.url}{BUNDLE}: ")
+    assert failure.startswith(f"acme/clock@1.0.0: its bundle stays at {upstream.url}{BUNDLE}: ")
     assert reason in failure
     assert summary == "Bundles: 1 fetched, 0 already stored, 1 failed."
     assert (result.exit_code, error) == (1, "Error: 1 bundle failed; everything else succeeded.")
@@ -254,7 +254,7 @@ def test_version_with_a_wrong_size_is_refused_and_does_not_affect_others(
     upstream.put(document("acme/alarm", wrong_size), document("acme/zeta", wrong_size))
     failures = run_mirror(mirror_app, upstream.url, "--bundles").stderr
     for path in ("acme/alarm", "acme/zeta"):
-        reason = f"stays at {wrong_size['bundleUrl']}: its size is not 5 bytes"
+        reason = f"its bundle stays at {wrong_size['bundleUrl']}: it is not 5 bytes"
         assert f"{path}@{number}: {reason}.\n" in failures
         assert bundle_urls(client, path) == {number: wrong_size["bundleUrl"]}
     assert held_bundle(client, HELD_BUNDLE) == CONTENT

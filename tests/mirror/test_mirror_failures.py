@@ -37,7 +37,7 @@ INCOMPLETE = "it did not send its whole response"
 INVALID = {
     "not JSON": (body(b"<html>"), "the response is not JSON in UTF-8"),
     "nested too deeply": (body(b"[" * 100_000), "the response is not JSON in UTF-8"),
-    "another widget": (body(json.dumps(NOTES).encode()), "the response describes 'acme/notes'"),
+    "another widget": (body(json.dumps(NOTES).encode()), "is about another widget: 'acme/notes'"),
     "invalid fields": (
         body(json.dumps(document("acme/clock", version("1"), icon=1)).encode()),
         "icon must be a Unicode string without NUL characters, not 1 (and 1 more)",

@@ -1,4 +1,4 @@
-"""Measures rows in interleaved rounds: the service, the baseline and optionally another commit."""
+"""Measures each row in turn on the service, the baseline and optionally another commit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

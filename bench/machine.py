@@ -19,7 +19,7 @@ def commit() -> str:
 
 
 def describe() -> str:
-    """Return the processor, cores, memory, system, disk and versions."""
+    """Return the processor, cores, memory, system, disk and software versions of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = " ".join(f"{name} {version(name)}," for name in ("flask", "waitress", "werkzeug"))
     return (

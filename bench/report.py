@@ -71,7 +71,7 @@ def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
 
 
 def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
-    """Return the rows compared with the baseline or, without targets, with another commit."""
+    """Return a line for each row, compared with the baseline or another commit."""
     lines = []
     for row in comparison.rows:
         current, others = (comparison.samples[row.key][name] for name in (CURRENT.name, other))
@@ -93,7 +93,7 @@ def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
 
 
 def constant_lines(comparison: Comparison) -> list[Line]:
-    """Return the baselines, sorted by their size."""
+    """Return a line for each size of the constant response."""
     baselines: dict[int, list[Sample]] = {}
     for row in comparison.rows:
         samples = comparison.samples[row.key][BASELINE]

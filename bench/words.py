@@ -63,7 +63,7 @@ _CUMULATIVE = tuple(accumulate(1 / (rank + 3.7) for rank in range(SIZE)))
 
 
 def some_words(rng: Random, count: int, first_rank: int = 0) -> list[str]:
-    """Return random words by their frequency, but none more frequent than the first rank."""
+    """Return random words, frequent ones more often, but none of a rank before first_rank."""
     low = _CUMULATIVE[first_rank - 1] if first_rank else 0.0
     span = _CUMULATIVE[-1] - low
     return [WORDS[bisect(_CUMULATIVE, low + rng.random() * span)] for _ in range(count)]

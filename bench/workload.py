@@ -171,7 +171,7 @@ def warm_up() -> list[Request]:
 
 @cache
 def earlier_use() -> list[Request]:
-    """Return searches for a process that is already in use; they are not measured."""
+    """Return searches that are sent before the measurement, as if the process had been in use."""
     prefixes = [query[:-1] for query in usual_queries() if _long_enough(query[:-1])]
     others = [query for query in dict.fromkeys(prefixes) if query not in usual_queries()]
     with_sdk = [{}, *({"compatSdk": sdk} for sdk in SDKS)]

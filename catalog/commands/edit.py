@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     changed: str
     planned: str
     unchanged: str
-    # The text that can be updated in a version that already has this state; empty if there is none.
+    # The word for the text that the command can also update, such as "reason"; may be empty.
     detail: str
 
 
@@ -269,7 +269,7 @@ def delete(target: WidgetName, yes: bool) -> None:
         question = f"Delete {target}, its versions and its install count permanently?"
     elif is_version(target.version):
         select_versions(database().fetch, [target])
-        hint = "widget-catalog yank withdraws it and keeps it readable."
+        hint = "To withdraw it but keep it readable, use widget-catalog yank."
         question = f"Delete {target} permanently? ({hint})"
     else:
         raise click.UsageError(f"{quoted(target.version)} is not a version such as 1.4.0.")

@@ -99,7 +99,7 @@ def read_manifest(file: BinaryIO) -> Any:
 
 
 def print_consequences(result: Published) -> None:
-    """Print the properties that a new version does not change, and the latest version."""
+    """Print which properties the new version left unchanged, and the new latest version."""
     widget, _, _ = result["version"].rpartition("@")
     if result["isUnlisted"]:
         print_status(f"{widget} is unlisted; use widget-catalog relist to show it.")

@@ -1,4 +1,4 @@
-"""Text for a terminal: aligned columns in every script, and no control characters."""
+"""Text for a terminal: aligned columns in every writing system, and no control characters."""
 
 import json
 import shutil

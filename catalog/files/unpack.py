@@ -102,9 +102,9 @@ def unpack_catalog(
 ) -> UnpackResult:
     """Replace the catalog with the pack in one step; if the pack is invalid, change nothing.
 
-    The tokens, the audit log and the hashes of deleted versions of the old catalog stay, and so do
-    install counts that are higher than in the pack. on_progress gets the number of bundles read and
-    their total. confirm() is called before an existing catalog is replaced, and may raise an error.
+    The tokens, the audit log and the hashes of deleted versions of the old catalog are kept, and so
+    are install counts that are higher than in the pack. on_progress gets the number of bundles read
+    and their total. confirm() is called before an existing catalog is replaced; it may raise.
     """
     with ExitStack() as stack:
         reader = PackReader(file)

@@ -18,7 +18,7 @@ class MirrorOptions(Selection):
 
     # Widgets that are neither copied nor refreshed, as scope/name.
     excludes: Sequence[str] = ()
-    # The number of versions to copy of each widget, or for each of the SDKs; None copies all.
+    # The number of versions to copy of each widget (for each SDK, if any); None copies all.
     newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False

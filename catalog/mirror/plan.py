@@ -29,8 +29,8 @@ class Memory(NamedTuple):
 class Plan(NamedTuple):
     """What happens to each widget; a widget is in only one of the first six fields."""
 
-    # Copies that the list lacks. If the upstream does not find them either, they are gone;
-    # otherwise they are refreshed, because they were copied with another selection.
+    # Copies that are not in the list. If the upstream responds 404, they are gone; otherwise they
+    # are refreshed, because they were copied with another selection.
     missing: list[WidgetName]
     # Copies that may have changed.
     refreshed: list[WidgetName]

@@ -104,7 +104,7 @@ class MirrorRun:
         """Store the options, the error and, unless a widget failed, the position of this run."""
         if self.dry_run:
             return
-        # Without the changes, a run may miss a new about, so the next run reads all changes.
+        # Without the changes, a run may miss a change of about, so the next run reads all changes.
         position = self.lists.changes.position if self.lists.changes else None
         has_failures = bool(self.report.failures)
         run = RememberedRun(
@@ -212,7 +212,7 @@ class MirrorRun:
         self.report.unchanged -= self.report.changed | self.report.failures.keys()
 
     def _add_gone(self, key: WidgetName, gone: list[WidgetName]) -> None:
-        """Add a widget that was not found to the gone widgets, or to the failures."""
+        """Count a widget that was not found as gone or as a failure."""
         if key in self.lists.listed:
             self.report.failures[str(key)] = "is listed, but its document was not found"
         elif key in self.plan.missing:

@@ -68,7 +68,7 @@ def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> Ch
 
 
 def _find_urgent(chosen: Sequence[Row], new: Sequence[Row]) -> dict[str, str]:
-    """Return the new versions that are the only replacement for a yanked one, with the latter."""
+    """Map new versions to the yanked versions for which they are the only replacement."""
     urgent = {}
     for yanked in (row for row in chosen if row["yanked"]):
         replacements = [row for row in (*chosen, *new) if _replaces(row, yanked)]

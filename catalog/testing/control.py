@@ -75,7 +75,7 @@ class Control:
     def _find(self, start: str) -> Connection:
         """Return the empty or the demo catalog; each is created only once."""
         if start not in ("empty", "demo"):
-            raise ValueError(f"start must be empty or demo, not {start}.")
+            raise ValueError(f"start must be 'empty' or 'demo', not {quoted(start)}.")
         path = self._database.path.with_name(f"{start}.db")
         source, bundles = Database(path), Bundles(path.with_name(f"{start}.db-bundles"))
         if start not in self._sources:

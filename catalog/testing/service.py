@@ -25,7 +25,7 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
         # Anyone who can connect can change the catalog.
         raise click.UsageError("With --testing, --host must be 127.0.0.1, ::1 or localhost.")
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
-        # A socket of systemd may be reachable from other machines.
+        # A socket from systemd may be reachable from other machines.
         raise click.UsageError("--testing does not support sockets from systemd.")
     app.wsgi_app = ControlRequests(app, start)  # type: ignore[method-assign]
     threading.Thread(target=end_with_parent, args=(directory,), daemon=True).start()

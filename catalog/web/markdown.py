@@ -118,7 +118,7 @@ def _is_plain(tokens: "list[Token]") -> bool:
 
 
 def _lower_headings(tokens: "list[Token]") -> None:
-    """Lower all headings to h3 or below, because the page uses h2, without skipping a level."""
+    """Lower all headings to h3 or below without skipping a level: the page itself uses h2."""
     level = 2
     for token in tokens:
         if token.type == "heading_open":

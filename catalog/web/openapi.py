@@ -44,7 +44,7 @@ class Operation(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether its example works in every catalog, because its path names no widget."""
+        """Whether the example works in every catalog, because its path names no widget."""
         return self.method == "GET" and "{" not in self.path
 
 

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Support(NamedTuple):
-    """The columns, which are SDKs where support for some version begins or ends, and the rows."""
+    """A table whose columns are the SDKs at which support for some version begins or ends."""
 
     sdks: list[str]
     rows: list[Row]

@@ -82,7 +82,7 @@ def updates() -> BaseResponse:
         states=STATES,
         summary=summarize(outcomes),
         unchanged=describe_unchanged(outcomes),
-        # The new list keeps the order of the given list, and includes versions that stay.
+        # The new list keeps the order of the given list, and includes unchanged versions.
         new_list=[Installed(each["scope"], each["name"], each["new"]) for each in outcomes],
         others=installed[MAX_INSTALLED:],
     )

@@ -429,7 +429,7 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("unlist", b'{"target": "a/b@1.0.0"}', 400, "'a/b@1.0.0' is not of the form scope/name."),
         ("delete", b'{"target": "a/b/c"}', 400, "'a/b/c' is not of the form scope/name."),
         ("delete", b'{"target": "a/b@^1.0.0"}', 400, "There is no widget a/b@^1.0.0."),
-        ("reset", b'{"start": "full"}', 400, "start must be empty or demo, not full."),
+        ("reset", b'{"start": "full"}', 400, "start must be 'empty' or 'demo', not 'full'."),
         ("reset", b'{"documents": {}}', 400, "documents must be an array or null, not {}."),
         ("reset", b'{"documents": [{}]}', 400, "documents line 1: must be an object"),
         ("reset", b'{"file": "/nowhere"}', 400, "/nowhere: No such file or directory."),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from conftest import ROOT
+from shell_commands import forked_commands
 
 URL = "http://127.0.0.1:8080"
 MARK = "--- end of output ---"
@@ -67,19 +68,21 @@ def run_make(target: str, directory: Path) -> str:
 def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
     """Run the lines in one shell; return what each writes to standard output and error."""
     script = "".join(f"{line}\necho '{MARK}'\n" for line in lines).replace(URL, url)
-    result = subprocess.run(
-        ["bash", "-c", f"exec 2>&1\n{script}"],
-        cwd=directory,
-        # Tokens are stored below HOME.
-        env={
-            **os.environ,
-            "PATH": f"{directory}/.venv/bin:{os.environ['PATH']}",
-            "HOME": str(directory),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    programs = directory / ".venv" / "bin"
+    with forked_commands(programs / "widget-catalog"):
+        result = subprocess.run(
+            ["bash", "-c", f"exec 2>&1\n{script}"],
+            cwd=directory,
+            # Tokens are stored below HOME.
+            env={
+                **os.environ,
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "HOME": str(directory),
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
     return result.stdout.replace(url, URL).split(f"{MARK}\n")[:-1]
 
 

@@ -15,7 +15,6 @@ from ..domain.documents import Json
 from ..domain.messages import quoted
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.facets import Facets, find_facets
-from ..store.read.listed_widgets import find_pictures
 from ..store.read.scopes import find_scopes, read_scope_totals
 from ..store.read.search import find_close_query, find_widgets
 from ..store.read.search_params import SearchQuery, parse_page_search
@@ -68,17 +67,13 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
 
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
     """Return the results of a search in the form of the API."""
-    results: Json = parse_body(find_widgets(connection, query)[1])
-    add_pictures(connection, results["widgets"])
+    results: Json = parse_body(find_widgets(connection, query, find_stored_picture)[1])
     return results
 
 
-def add_pictures(connection: Connection, widgets: list[Json]) -> None:
-    """Add the picture to each widget whose picture file is stored here."""
-    names = [(each["scope"], each["name"]) for each in widgets]
-    for index, picture in find_pictures(connection, names).items():
-        if current_app.extensions["bundles"].has(picture["sha256Hash"]):
-            widgets[index]["picture"] = picture
+def find_stored_picture(scope: str, name: str, picture: Json) -> Json | None:
+    """Return the picture of a search result; None if its file is not stored here."""
+    return picture if current_app.extensions["bundles"].has(picture["sha256Hash"]) else None
 
 
 def pager_links(

@@ -37,22 +37,6 @@ def find_titles(
     return {(row["scope"], row["name"]): row for row in rows}
 
 
-PICTURES = """
-SELECT given.key, picture FROM json_each(:names) AS given
-CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
-CROSS JOIN about ON widget_id = widget.id
-WHERE picture IS NOT NULL
-"""
-
-
-def find_pictures(
-    connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
-) -> dict[int, Json]:
-    """Return the pictures of these widgets, by the position of the widget in names."""
-    rows = fetch_all(connection, PICTURES, {"names": json.dumps(list(names))})
-    return {position: json.loads(text) for position, text in rows}
-
-
 # The maximum number of widgets with the same keyword, or with the same permissions, that are
 # compared to find similar ones.
 MAX_COMPARED = 100

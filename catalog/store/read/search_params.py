@@ -135,7 +135,7 @@ def parse_page_search(parameters: Mapping[str, str]) -> SearchQuery:
     words = [word.removeprefix("@") for word in without_hyphens(query.q).split()]
     q = " ".join(word for word in words if word and word not in IGNORED_WORDS)
     keyword = " ".join(without_hyphens(parameters.get("keyword", "")).split())
-    return replace(query, q=q, for_pages=True, keyword=keyword or None)
+    return replace(query, q=q, pictures=True, for_pages=True, keyword=keyword or None)
 
 
 def _parse_q(value: str) -> str:

@@ -13,7 +13,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from ..domain.documents import Json
 from ..domain.installed_list import Installed, UpdatesQuery, read_installed_list
 from ..domain.permissions import NOT_ADMITTED, REJECTED_BODY
-from ..store.read.listed_widgets import find_titles
+from ..store.read.listed_widgets import find_listed_widget
 from ..store.read.updates import CURRENT, MAX_INSTALLED, find_updates
 from .formatting import format_count, format_number
 from .pages import page_response, pages, parse_body, reader
@@ -93,16 +93,16 @@ def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
     """Return the API's results for these versions, in order, with details for the page."""
     connection = reader()
     response = parse_body(find_updates(connection, UpdatesQuery(sdk, tuple(installed)))[1])
-    widgets = find_titles(connection, [(each.scope, each.name) for each in installed])
+    widgets = [find_listed_widget(connection, each.scope, each.name) for each in installed]
     return [
         {
             **item,
             "state": find_state(item),
             "reasons": item["reason"].removesuffix(".").split("; "),
-            "widget": widgets.get((item["scope"], item["name"])),
+            "widget": widget and widget[1],
             "new": (item["update"] or {}).get("version", item["installed"]),
         }
-        for item in response["updates"]
+        for item, widget in zip(response["updates"], widgets, strict=True)
     ]
 
 

@@ -3,6 +3,7 @@
 A page reads only the versions that it shows: a widget can have thousands of versions.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 from flask import Response, current_app, redirect, render_template, url_for
@@ -17,10 +18,10 @@ from ..store.connection.sqlite import Connection, snapshot
 from ..store.read import widget_versions
 from ..store.read.about import find_about, find_origin
 from ..store.read.detail import LATEST, find_newer_prerelease
-from ..store.read.listed_widgets import find_more_in_scope, find_similar_widgets
+from ..store.read.listed_widgets import find_similar_widgets
 from ..store.read.updates import find_advice
 from . import widget_queries
-from .browse import pager_links
+from .browse import pager_links, parse_query, search_widgets
 from .compare import permission_changes
 from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
@@ -47,7 +48,7 @@ def widget(scope: str, name: str) -> Response:
         about = find_about(connection, current_app.extensions["bundles"], scope, name)
         origin = find_origin(connection, scope, name)
         others = {
-            "more": find_more_in_scope(connection, widget_id, scope, MAX_OTHERS),
+            "more": find_more_in_scope(connection, found),
             "similar": find_similar_widgets(connection, widget_id, MAX_OTHERS),
         }
     connection.check_deadline()
@@ -65,6 +66,13 @@ def widget(scope: str, name: str) -> Response:
         installs=installs,
     )
     return page_response(page, parameters.status)
+
+
+def find_more_in_scope(connection: Connection, found: Json) -> list[Json]:
+    """Return the most installed other widgets of the same scope."""
+    query = replace(parse_query({}), scope=found["scope"], limit=MAX_OTHERS + 1)
+    widgets = search_widgets(connection, query)["widgets"]
+    return [each for each in widgets if each["name"] != found["name"]][:MAX_OTHERS]
 
 
 def select_version(connection: Connection, widget_id: int, found: Json, sdk: str) -> Json:

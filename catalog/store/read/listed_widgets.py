@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
 
 from ...domain.documents import Json
 from ..connection.sqlite import fetch_all, fetch_one
@@ -21,34 +20,12 @@ def find_listed_widget(
     return (row[0], json.loads(row[1])) if row else None
 
 
-TITLES = """
-SELECT scope, name, display_name AS displayName, icon
-FROM json_each(:names) AS item
-JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
-WHERE listed
-"""
-
-
-def find_titles(
-    connection: sqlite3.Connection, names: Iterable[tuple[str, str]]
-) -> dict[tuple[str, str], sqlite3.Row]:
-    """Return the display name and icon of each listed widget, by its scope and name."""
-    rows = fetch_all(connection, TITLES, {"names": json.dumps(list(names))})
-    return {(row["scope"], row["name"]): row for row in rows}
-
-
 # The maximum number of widgets with the same keyword, or with the same permissions, that are
 # compared to find similar ones.
 MAX_COMPARED = 100
-_TITLE = "widget.scope, widget.name, display_name AS displayName, icon, description"
-MORE_IN_SCOPE = f"""
-SELECT {_TITLE} FROM listing CROSS JOIN widget ON id = widget_id
-WHERE listing.scope = :scope AND widget_id <> :widget_id
-ORDER BY downloads DESC, listing.name LIMIT :limit
-"""
 # An empty list of permissions does not make widgets similar. The index listing_filters finds the
 # widgets with the same permissions, because permissions are its first column.
-SIMILAR = f"""
+SIMILAR = """
 WITH own AS (SELECT permissions, scope FROM listing WHERE widget_id = :widget_id),
 candidate (widget_id, shared) AS (
     SELECT listing.widget_id, 1 FROM listing_keyword AS given CROSS JOIN listing
@@ -62,20 +39,13 @@ candidate (widget_id, shared) AS (
             AND scope <> (SELECT scope FROM own)
         LIMIT :max_compared)
 )
-SELECT {_TITLE} FROM candidate CROSS JOIN listing USING (widget_id)
+SELECT widget.scope, widget.name, display_name AS displayName, icon, description
+FROM candidate CROSS JOIN listing USING (widget_id)
 CROSS JOIN widget ON widget.id = listing.widget_id
 WHERE listing.scope <> (SELECT scope FROM own)
 GROUP BY listing.widget_id
 ORDER BY sum(shared) DESC, downloads DESC, listing.scope, listing.name LIMIT :limit
 """
-
-
-def find_more_in_scope(
-    connection: sqlite3.Connection, widget_id: int, scope: str, limit: int
-) -> list[sqlite3.Row]:
-    """Return the most installed other widgets of the same scope."""
-    values = {"widget_id": widget_id, "scope": scope, "limit": limit}
-    return fetch_all(connection, MORE_IN_SCOPE, values)
 
 
 def find_similar_widgets(

@@ -5,7 +5,7 @@ from flask import Response, render_template, request
 from ..domain.documents import Json
 from ..domain.messages import quoted
 from ..store.connection.sqlite import snapshot
-from ..store.read.widget_versions import MAX_NOTES, list_notes, list_numbers
+from ..store.read.widget_versions import MAX_NOTES, list_notes, list_versions
 from . import widget_queries
 from .formatting import format_bytes, format_day, format_number
 from .pages import page_response, pages, reader
@@ -26,7 +26,7 @@ def compare(scope: str, name: str) -> Response:
         before, after = (
             widget_queries.load_numbered(connection, found, each) for each in chosen.values()
         )
-        options = list_numbers(connection, widget_id, MAX_OPTIONS)
+        _, options = list_versions(connection, widget_id, limit=MAX_OPTIONS)
         if before and after:
             growth = describe_growth(before["bundleSize"], after["bundleSize"])
             # If the first version is the newer one, swap the two to find the notes between them.
@@ -45,7 +45,7 @@ def compare(scope: str, name: str) -> Response:
         widget=found,
         parameters=parameters,
         chosen=chosen,
-        numbers=options,
+        numbers=[each["version"] for each in options],
         errors=errors,
         before=before,
         after=after,

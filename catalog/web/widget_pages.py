@@ -11,13 +11,13 @@ from werkzeug import Response as BaseResponse
 
 from ..domain.documents import Json
 from ..domain.installed_list import Installed
-from ..domain.sdk_intervals import sdk_key
 from ..domain.semver_ranges import is_prerelease, is_version, satisfies
 from ..domain.update_rule import Advice
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read import widget_versions
 from ..store.read.about import find_about, find_origin
-from ..store.read.detail import LATEST, find_newer_prerelease
+from ..store.read.candidates import AVAILABLE, Candidates
+from ..store.read.detail import LATEST
 from ..store.read.listed_widgets import find_similar_widgets
 from ..store.read.updates import find_advice
 from . import widget_queries
@@ -41,9 +41,9 @@ def widget(scope: str, name: str) -> Response:
     # Every statement must see the same versions.
     with snapshot(connection):
         widget_id, found = widget_queries.load_widget(connection, scope, name)
-        selection = select_version(connection, widget_id, found, parameters.sdk)
         history = widget_versions.read_history(connection, widget_id)
-        table = load_table(connection, widget_id, selection, parameters, history["total"])
+        selection = select_version(connection, widget_id, found, parameters.sdk)
+        table = load_table(connection, widget_id, selection, parameters)
         installs = load_install_chart(connection, found)
         about = find_about(connection, current_app.extensions["bundles"], scope, name)
         origin = find_origin(connection, scope, name)
@@ -59,6 +59,7 @@ def widget(scope: str, name: str) -> Response:
         parameters=parameters,
         sdk=parameters.sdk,
         history=history,
+        is_deprecated=selection["latest"] is not None and not history["is_supported"],
         support=support_table(table["versions"] if parameters.page == 1 else []),
         **others,
         **selection,
@@ -92,19 +93,17 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
     selected = compatible or stable
     older, changes, prerelease = None, None, None
     if selected:
-        prerelease = find_newer_prerelease(
-            connection, found["scope"], found["name"], selected["version"], sdk or None
+        prerelease = widget_versions.find_newer_prerelease(
+            connection, widget_id, selected["version"], sdk or None
         )
         older = widget_versions.find_neighbour(
             connection, widget_versions.OLDER_AVAILABLE, widget_id, selected["version"]
         )
         changes = permission_changes(older, selected) if older else None
-    is_deprecated = latest is not None and latest["deprecationMessage"] is not None
     return {
         "widget": found,
         "latest": latest,
         "withdrawn": find_withdrawn(connection, widget_id, latest, sdk) if latest else None,
-        "is_deprecated": is_deprecated and not widget_versions.is_supported(connection, widget_id),
         # The details of a version are shown even if it does not run on the SDK.
         "selected": selected,
         "runs": compatible is not None,
@@ -117,35 +116,33 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
 
 def find_withdrawn(
     connection: Connection, widget_id: int, latest: Json, sdk: str
-) -> tuple[Json, Advice | None] | None:
+) -> tuple[Json | None, Advice | None] | None:
     """Return the newest version if it is yanked, and what to do about it; else None."""
-    (newest,) = widget_versions.list_numbers(connection, widget_id, 1)
-    is_latest = newest == latest["version"]
-    entry = None if is_latest else widget_queries.load_numbered(connection, latest, newest)
-    if entry is None:
+    _, (newest,) = widget_versions.list_versions(connection, widget_id, limit=1)
+    if not newest["yanked"]:
         return None
-    installed = Installed(entry["scope"], entry["name"], newest)
+    entry = widget_queries.load_numbered(connection, latest, newest["version"])
+    installed = Installed(latest["scope"], latest["name"], newest["version"])
     return entry, find_advice(connection, installed, sdk or None)
 
 
 def load_table(
-    connection: Connection, widget_id: int, selection: Json, parameters: Parameters, total: int
+    connection: Connection, widget_id: int, selection: Json, parameters: Parameters
 ) -> Json:
     """Return the versions on one page of the table, their total, and links to the other pages."""
     found, selected = selection["widget"], selection["selected"]
-    page = parameters.page
-    shown = {
-        "widget_id": widget_id,
-        "sdk": sdk_key(parameters.sdk) if parameters.sdk else None,
-        "only_compatible": parameters.is_true("compatible"),
-        "only_stable": parameters.is_true("stable"),
-    }
-    is_filtered = shown["only_compatible"] or shown["only_stable"]
-    matching = widget_versions.count_versions(connection, shown) if is_filtered else total
-    offset = (page - 1) * VERSIONS_PER_PAGE
-    # Read one more version: the last version on the page links to a comparison with it.
-    versions = widget_versions.list_versions(
-        connection, shown, limit=VERSIONS_PER_PAGE + 1, offset=offset
+    page, sdk = parameters.page, parameters.sdk or None
+    shown = Candidates(
+        sdk if parameters.is_true("compatible") else None, parameters.is_true("stable")
+    )
+    matching, versions = widget_versions.list_versions(
+        connection,
+        widget_id,
+        sdk,
+        None if shown == AVAILABLE else shown,
+        # Read one more version: the last version on the page links to a comparison with it.
+        limit=VERSIONS_PER_PAGE + 1,
+        offset=(page - 1) * VERSIONS_PER_PAGE,
     )
     for entry, previous in pairwise(versions):
         entry["previous"] = previous["version"]

@@ -10,7 +10,7 @@ from conftest import put
 from flask import Flask
 from flask.testing import FlaskClient
 
-from catalog.store.read.detail import find_newer_prerelease
+from catalog.store.read.widget_versions import find_newer_prerelease
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"
@@ -232,7 +232,8 @@ def test_page_can_name_the_newest_prerelease_above_the_stable_version(
     client: FlaskClient, stable: str, sdk: str | None, prerelease: str | None
 ) -> None:
     connection = client.application.extensions["database"].reader()
-    assert find_newer_prerelease(connection, "acme", "clock", stable, sdk) == prerelease
+    ((clock,),) = connection.execute("SELECT id FROM widget WHERE name = 'clock'")
+    assert find_newer_prerelease(connection, clock, stable, sdk) == prerelease
 
 
 def test_cached_response_ends_with_a_yank_of_the_chosen_version(

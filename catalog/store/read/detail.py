@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..connection.sqlite import fetch_one
 from . import json_sql
-from .candidates import AVAILABLE, IS_STABLE, NEWEST_FIRST, Candidates
+from .candidates import AVAILABLE, Candidates
 
 
 class DetailRevision(NamedTuple):
@@ -96,33 +96,6 @@ def find_version(
     values = {"scope": scope, "name": name, "version": version, **candidates.values}
     row = fetch_one(connection, ONE_VERSION.format(entry=entry), values)
     return tuple(row) if row else None
-
-
-NEWER_PRERELEASE = """
-SELECT version FROM version
-WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name AND listed)
-    AND {is_candidate} AND NOT {is_stable} AND precedence > (
-        SELECT precedence FROM version AS stable
-        WHERE stable.widget_id = version.widget_id AND stable.version = :version)
-ORDER BY {newest_first} LIMIT 1
-"""
-
-
-def find_newer_prerelease(
-    connection: sqlite3.Connection, scope: str, name: str, version: str, sdk: str | None
-) -> str | None:
-    """Return the number of the newest prerelease with a higher precedence than a version.
-
-    Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK. The page
-    of a widget shows the prerelease beside the latest stable version.
-    """
-    candidates = Candidates(sdk)
-    statement = NEWER_PRERELEASE.format(
-        is_candidate=candidates.condition(), is_stable=IS_STABLE, newest_first=NEWEST_FIRST
-    )
-    values = {"scope": scope, "name": name, "version": version, **candidates.values}
-    row = fetch_one(connection, statement, values)
-    return row["version"] if row else None
 
 
 REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"

@@ -5,7 +5,7 @@ import sqlite3
 
 from ...domain.documents import Json
 from ..connection.sqlite import fetch_one
-from .candidates import NEWEST_FIRST, RUNS_ON_SDK
+from .candidates import IS_STABLE, NEWEST_FIRST, RUNS_ON_SDK, Candidates
 
 # The maximum lengths of texts in the version table and in a comparison; the page of a version shows
 # the whole text.
@@ -14,80 +14,56 @@ MAX_NOTE = 2_000  # characters
 MAX_NOTES = 50
 
 HISTORY = """
-SELECT count(*) AS total, min(published_at) AS first FROM version WHERE widget_id = :widget_id
+SELECT count(*) AS total, min(published_at) AS first, EXISTS (
+    SELECT 1 FROM version
+    WHERE widget_id = :widget_id AND yanked = 0 AND deprecation_message IS NULL) AS is_supported
+FROM version WHERE widget_id = :widget_id
 """
 
 
 def read_history(connection: sqlite3.Connection, widget_id: int) -> sqlite3.Row:
-    """Return how many versions a widget has, and when the first one was published."""
+    """Return how many versions a widget has, and when the first one was published.
+
+    The widget is supported if any version is neither yanked nor deprecated.
+    """
     history: sqlite3.Row = fetch_one(connection, HISTORY, {"widget_id": widget_id})
     return history
 
 
-IS_SUPPORTED = """
-SELECT EXISTS (
-    SELECT 1 FROM version
-    WHERE widget_id = :widget_id AND yanked = 0 AND deprecation_message IS NULL)
-"""
-
-
-def is_supported(connection: sqlite3.Connection, widget_id: int) -> bool:
-    """Return whether a widget has a version that is neither yanked nor deprecated."""
-    return bool(fetch_one(connection, IS_SUPPORTED, {"widget_id": widget_id})[0])
-
-
-# The filter of the version table; :sdk is the key of an SDK, or NULL.
-_FILTER = f"""
-widget_id = :widget_id
-AND (NOT :only_stable OR yanked = 0 AND instr(precedence, '-') = 0)
-AND (NOT :only_compatible OR yanked = 0 AND {RUNS_ON_SDK})
-"""
-COUNT_VERSIONS = f"SELECT count(*) FROM version WHERE {_FILTER}"
-
-
-def count_versions(connection: sqlite3.Connection, shown: Json) -> int:
-    """Return how many versions the filter admits."""
-    (count,) = fetch_one(connection, COUNT_VERSIONS, shown)
-    return int(count)
-
-
-VERSION_ROWS = f"""
-SELECT json_group_array(json(text)) FROM (
-    SELECT json_object(
-        'version', version, 'publishedAt', published_at,
-        'yanked', json(iif(yanked, 'true', 'false')),
-        'yankedReason', substr(yanked_reason, 1, :max_text),
-        'deprecationMessage', substr(deprecation_message, 1, :max_text),
-        'sdkVersion', sdk_version,
-        'isCompatible', json(iif(yanked = 0 AND {RUNS_ON_SDK}, 'true', 'false'))
-    ) AS text
-    FROM version WHERE {_FILTER}
-    ORDER BY {NEWEST_FIRST} LIMIT :limit OFFSET :offset)
+VERSION_TABLE = f"""
+SELECT (SELECT count(*) FROM version WHERE widget_id = :widget_id AND {{condition}}), (
+    SELECT json_group_array(json(text)) FROM (
+        SELECT json_object(
+            'version', version, 'publishedAt', published_at,
+            'yanked', json(iif(yanked, 'true', 'false')),
+            'yankedReason', substr(yanked_reason, 1, :max_text),
+            'deprecationMessage', substr(deprecation_message, 1, :max_text),
+            'sdkVersion', sdk_version,
+            'isCompatible', json(iif(yanked = 0 AND {RUNS_ON_SDK}, 'true', 'false'))
+        ) AS text
+        FROM version WHERE widget_id = :widget_id AND {{condition}}
+        ORDER BY {NEWEST_FIRST} LIMIT :limit OFFSET :offset))
 """
 
 
 def list_versions(
-    connection: sqlite3.Connection, shown: Json, *, limit: int, offset: int
-) -> list[Json]:
-    """Return a page of the versions that the filter admits, newest first."""
-    values = {**shown, "limit": limit, "offset": offset, "max_text": MAX_REASON}
-    (text,) = fetch_one(connection, VERSION_ROWS, values)
-    rows: list[Json] = json.loads(text)
-    return rows
+    connection: sqlite3.Connection,
+    widget_id: int,
+    sdk: str | None = None,
+    shown: Candidates | None = None,
+    *,
+    limit: int,
+    offset: int = 0,
+) -> tuple[int, list[Json]]:
+    """Return how many versions are shown, and one page of them, newest first.
 
-
-NUMBERS = f"""
-SELECT json_group_array(version) FROM (
-    SELECT version FROM version WHERE widget_id = :widget_id
-    ORDER BY {NEWEST_FIRST} LIMIT :limit)
-"""
-
-
-def list_numbers(connection: sqlite3.Connection, widget_id: int, limit: int) -> list[str]:
-    """Return the version numbers of a widget's newest versions."""
-    values = {"widget_id": widget_id, "limit": limit}
-    numbers: list[str] = json.loads(fetch_one(connection, NUMBERS, values)[0])
-    return numbers
+    If shown is None, all versions are shown. Each version says whether it runs on the SDK.
+    """
+    statement = VERSION_TABLE.format(condition=shown.condition() if shown else "true")
+    values = {"widget_id": widget_id, **Candidates(sdk).values}
+    values |= {"limit": limit, "offset": offset, "max_text": MAX_REASON}
+    count, text = fetch_one(connection, statement, values)
+    return count, json.loads(text)
 
 
 _KEY = """(
@@ -115,6 +91,28 @@ def find_neighbour(
     values = {"widget_id": widget_id, "version": version}
     row = fetch_one(connection, statement, values)
     return json.loads(row[0]) if row else None
+
+
+NEWER_PRERELEASE = f"""
+SELECT version FROM version
+WHERE widget_id = :widget_id AND {{is_candidate}} AND NOT {IS_STABLE} AND precedence > (
+    SELECT precedence FROM version WHERE widget_id = :widget_id AND version = :version)
+ORDER BY {NEWEST_FIRST} LIMIT 1
+"""
+
+
+def find_newer_prerelease(
+    connection: sqlite3.Connection, widget_id: int, version: str, sdk: str | None
+) -> str | None:
+    """Return the number of the newest prerelease with a higher precedence than a version.
+
+    Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK.
+    """
+    candidates = Candidates(sdk)
+    statement = NEWER_PRERELEASE.format(is_candidate=candidates.condition())
+    values = {"widget_id": widget_id, "version": version, **candidates.values}
+    row = fetch_one(connection, statement, values)
+    return row["version"] if row else None
 
 
 NOTES_AFTER = f"""

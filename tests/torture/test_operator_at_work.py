@@ -49,17 +49,18 @@ def test_reads_and_installs_go_on_while_commands_run(
     refused = [response for response in posts if response.status != 200]
     figures(
         "an import of 10,000 widgets, publish, yank and backup, under 8 clients that read and post",
-        "no read fails or waits; an install that must wait too long gets 503, and none is lost",
+        "no read fails or waits, and every install is counted",
         requests=len(reads) + len(posts),
         failed=len(reads) - count_status(reads, 200),
         p99_ms_idle=p99(alone),
         p99_ms_beside=p99(reads),
         acknowledged=acknowledged,
         refused_503=len(refused),
+        longest_install_s=round(max(each.milliseconds for each in posts) / 1000, 1),
         lost=before + acknowledged - installs(database),
     )
     assert [response for response in reads if response.status != 200] == []
-    assert {(response.status, response.retry_after) for response in refused} <= {(503, "5")}
+    assert refused == []
     assert installs(database) == before + acknowledged
     assert installs(tmp_path / "backup.db") <= before + acknowledged
     assert median(reads) < median(alone) * 3 + 5

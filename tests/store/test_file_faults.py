@@ -256,17 +256,18 @@ def let_the_link_lead_elsewhere(catalog: Path) -> None:
     catalog.symlink_to(other)
 
 
-LINK_CHANGES = (
-    move_the_file_over_the_link,
-    move_the_file_over_the_second_link,
-    let_the_link_lead_elsewhere,
-    Path.unlink,
-)
+# What is done to the link or its file, and the name in the message.
+LINK_CHANGES: dict[Callable[[Path], object], str] = {
+    move_the_file_over_the_link: "catalog.db",
+    move_the_file_over_the_second_link: "real.db",
+    let_the_link_lead_elsewhere: "catalog.db",
+    Path.unlink: "catalog.db",
+}
 
 
-@pytest.mark.parametrize("change", LINK_CHANGES)
+@pytest.mark.parametrize(("change", "gone"), LINK_CHANGES.items())
 def test_no_install_is_acknowledged_when_the_path_is_no_longer_the_link_that_was_opened(
-    catalog: Path, change: Callable[[Path], object], unwatched: dict[str, str]
+    catalog: Path, change: Callable[[Path], object], gone: str, unwatched: dict[str, str]
 ) -> None:
     second = catalog.with_name("second.db")
     real = catalog.rename(catalog.with_name("real.db"))
@@ -281,7 +282,7 @@ def test_no_install_is_acknowledged_when_the_path_is_no_longer_the_link_that_was
         change(catalog)
         assert send(server, "POST", CLOCK) == UNAVAILABLE
         assert server.stop() == 0
-    assert f"{catalog} was removed or replaced while it was open." in server.errors
+    assert f"{catalog.with_name(gone)} was removed or replaced while it was open." in server.errors
     assert_sound(opened, acknowledged)
 
 

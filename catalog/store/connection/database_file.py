@@ -15,7 +15,6 @@ from .file_paths import (
     FileId,
     entry_id,
     file_exists,
-    follow_links,
     is_deleted,
     is_in_wal_mode,
     missing_permission,
@@ -73,10 +72,8 @@ class DatabaseFile:
         """Raise DatabaseGoneError if the open file is no longer at its path."""
         for path, opened in self._opened.items():
             if entry_id(path) != opened:
-                is_wal = path in (wal_path(self._opened_file), shm_path(self._opened_file))
-                suffix = path.name.removeprefix(self._opened_file.name) if is_wal else ""
                 raise DatabaseGoneError(
-                    f"{self.name}{suffix} was removed or replaced while it was open."
+                    f"{path_text(path)} was removed or replaced while it was open."
                 )
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
@@ -116,10 +113,10 @@ class DatabaseFile:
             return self._writer
         if not self.exists():
             raise DatabaseError(f"{self.name} does not exist. Create it with: widget-catalog init")
-        links = follow_links(self.path)
-        opened = {path: entry_id(path) for path in links}
+        file = self.real_path
+        opened = {path: entry_id(path) for path in (self.path, file)}
         try:
-            writer = connect(self.real_path, "mode=rw", self._busy_timeout_ms)
+            writer = connect(file, "mode=rw", self._busy_timeout_ms)
             try:
                 self._prepare(writer, may_migrate)
             except BaseException:
@@ -127,9 +124,9 @@ class DatabaseFile:
                 raise
         except sqlite3.Error as error:
             raise self._cannot_open(error) from error
-        for each in (wal_path(links[-1]), shm_path(links[-1])):
+        for each in (wal_path(file), shm_path(file)):
             opened[each] = entry_id(each)
-        self._opened, self._opened_file, self._writer = opened, links[-1], writer
+        self._opened, self._opened_file, self._writer = opened, file, writer
         return writer
 
     def _prepare(self, writer: Connection, may_migrate: bool) -> None:

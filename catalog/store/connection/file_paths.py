@@ -27,15 +27,6 @@ def remove_wal(path: Path) -> None:
     shm_path(path).unlink(missing_ok=True)
 
 
-def follow_links(path: Path) -> list[Path]:
-    """Return the path and, if it is a symbolic link, each path in its chain; the file is last."""
-    paths = [path]
-    # The kernel follows at most 40 links.
-    while paths[-1].is_symlink() and len(paths) <= 40:
-        paths.append(paths[-1].parent / os.readlink(paths[-1]))
-    return paths
-
-
 def entry_id(path: Path, *, follow_symlinks: bool = False) -> FileId | None:
     """Return the identity of the file or link at the path; None if nothing is there."""
     try:

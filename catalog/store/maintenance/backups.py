@@ -6,13 +6,7 @@ import stat
 from contextlib import closing
 from pathlib import Path
 
-from ...system.atomic_files import (
-    atomic_replace,
-    file_size,
-    find_unused,
-    is_special,
-    keep_file,
-)
+from ...system.atomic_files import atomic_replace, file_size, find_unused, is_special, keep_file
 from ...system.paths import path_text
 from ..connection.database import Database
 from ..connection.file_paths import remove_wal, wal_path

@@ -200,7 +200,7 @@ class DatabaseCollector(Collector):
         yield _gauge("wal_size_bytes", "Size of the WAL.", file_size(wal_path(path)))
         read = self._read()
         is_readable = read is not None and not self._database.is_damaged
-        is_writable = is_readable and self._database.is_writable()
+        is_writable = is_readable and self._database.is_writable
         yield _gauge("database_readable", "1 if the database can be read.", is_readable)
         yield _gauge(
             "database_writable", "0 if the last write failed because of the database.", is_writable

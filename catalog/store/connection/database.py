@@ -15,7 +15,6 @@ from .readers import Readers
 from .sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
-    DatabaseGoneError,
     WouldBlock,
     begin_write,
     fetch_all,
@@ -64,8 +63,8 @@ class Database(Readers):
         self.is_damaged = False
         # True if the last write found the file locked by another process.
         self._is_stalled = False
-        # True if the last call of execute(), which counts installs, failed because of the file.
-        self._has_failed = False
+        # False if the last install failed because of the file, or because a cluster has no leader.
+        self.is_writable = True
 
     def transact(
         self,
@@ -105,11 +104,11 @@ class Database(Readers):
             count = self._retry_if_full(run)
         except sqlite3.DatabaseError as error:
             if is_file_error(error) and not is_busy(error):
-                self._has_failed = True
+                self.is_writable = False
             raise
         if count:
             # A statement that changes no row writes nothing, so it proves nothing about the disk.
-            self._has_failed = False
+            self.is_writable = True
         return count
 
     @contextmanager
@@ -148,24 +147,16 @@ class Database(Readers):
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
-    def is_writable(self) -> bool:
-        """Return whether the file is in place and the last install did not fail because of it."""
-        try:
-            self.check_in_place()
-        except DatabaseGoneError:
-            return False
-        return not self._has_failed
-
     def check_writes(self) -> None:
         """Raise an error if the file is gone, or if writing to it failed and still fails."""
         self.check_in_place()
-        if not self._has_failed:
+        if self.is_writable:
             return
         if not self.deadline.may_wait:
             raise WouldBlock
         with self._writing() as connection:
             connection.execute(WRITE_ONE_PAGE)
-        self._has_failed = False
+        self.is_writable = True
 
     def log_error(self, effect: str, error: Exception) -> None:
         """Log the error of a request with its effect; log damage to the file only once."""

@@ -78,8 +78,6 @@ class Cluster(NodeFile):
     def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
         super().__init__(path, **options)
         self.node = node
-        # True if the last write found a leader. Otherwise the next write is not retried.
-        self._has_leader = True
 
     @property
     def scratch_parent(self) -> Path:
@@ -140,20 +138,21 @@ class Cluster(NodeFile):
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return the result of send(); retry for up to RETRY_TIME while it raises NotDoneError."""
         started = time.monotonic()
-        last_retry = started + (RETRY_TIME if self._has_leader else 0) - RETRY_INTERVAL
+        # If the last write found no leader, this one is not retried.
+        last_retry = started + (RETRY_TIME if self.is_writable else 0) - RETRY_INTERVAL
         while True:
             try:
                 result = send(started + timeout - time.monotonic())
             except NotDoneError as error:
                 if time.monotonic() > last_retry:
-                    self._has_leader = False
+                    self.is_writable = False
                     raise NotDoneError(f"Cannot write to the cluster: {error}") from error
                 time.sleep(RETRY_INTERVAL)
             except OutcomeUnknownError as error:
                 message = f"The outcome of the write is unknown: {error}"
                 raise OutcomeUnknownError(message) from error
             else:
-                self._has_leader = True
+                self.is_writable = True
                 return result
 
     def _wait_for(self, revision: Revision | None, timeout: float) -> bool:
@@ -231,10 +230,6 @@ class Cluster(NodeFile):
                     reason = str(error)
                     logger.warning("Waiting for the rqlite node: %s", reason)
             time.sleep(RETRY_INTERVAL)
-
-    def is_writable(self) -> bool:
-        """Return whether the last write found a leader."""
-        return self._has_leader
 
     def check_writes(self) -> None:
         """Raise DatabaseError if there is no leader, ReplicaBehindError if the file is behind."""

@@ -540,7 +540,7 @@ class Limits:
         """Let a write wait this long for another process; return the server's environment."""
         return self.run(
             "from catalog.store.connection.database import Database\n"
-            f"Database.__init__.__kwdefaults__['busy_timeout_ms'] = {milliseconds}\n"
+            f"Database.busy_timeout_ms = {milliseconds}\n"
         )
 
     def run(self, code: str) -> dict[str, str]:

@@ -172,16 +172,6 @@ def test_a_write_that_finds_the_database_locked_is_counted(measured: MeasuredSer
     assert 0.02 < measured.value("widget_catalog_write_duration_seconds_sum") < 5
 
 
-def test_a_database_whose_file_is_gone_is_not_writable(tmp_path: Path, limits: Limits) -> None:
-    # Otherwise the service would end within a second.
-    environment = limits.set("serving.event_loop", CHECK_INTERVAL=3600)
-    with MeasuredServer(create_demo(tmp_path / "catalog.db"), **environment) as server:
-        name = "widget_catalog_database_writable"
-        assert server.value(name) == 1
-        server.database.rename(tmp_path / "moved.db")
-        assert server.value(name) == 0
-
-
 def test_a_stop_does_not_wait_for_a_scraper(tmp_path: Path) -> None:
     with (
         MeasuredServer(create_demo(tmp_path / "catalog.db")) as server,

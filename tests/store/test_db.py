@@ -73,7 +73,8 @@ BUSY_TIMEOUT = running("UPDATE widget SET icon = (SELECT * FROM pragma_busy_time
 def test_after_a_write_gave_up_waiting_the_next_ones_wait_as_long_as_before(
     tmp_path: Path,
 ) -> None:
-    database = Database(create(tmp_path / "catalog.db", "clock"), busy_timeout_ms=20)
+    database = Database(create(tmp_path / "catalog.db", "clock"))
+    database.busy_timeout_ms = 20
     with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="database is locked"):
@@ -221,7 +222,8 @@ def test_reads_that_overlap_do_not_delay_writes_and_after_them_the_wal_is_cut(
 ) -> None:
     path = create(tmp_path / "catalog.db", "notes")
     # A write that waited for a read would not end.
-    database = Database(path, busy_timeout_ms=3_600_000)
+    database = Database(path)
+    database.busy_timeout_ms = 3_600_000
     readers = [sqlite3.connect(path, isolation_level=None) for _ in range(2)]
     readers[1].execute("BEGIN")
     for number in range(40):

@@ -13,7 +13,6 @@ from ..schema.migrations import set_new_revision
 from .lifecycle import replace_content
 from .readers import Readers
 from .sqlite import (
-    BUSY_TIMEOUT_MS,
     Connection,
     WouldBlock,
     begin_write,
@@ -51,10 +50,8 @@ class Database(Readers):
     # The number of threads that can write at the same time.
     writer_threads = 1
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
-    ) -> None:
-        super().__init__(path, busy_timeout_ms=busy_timeout_ms)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
         # Called once when a write has waited a second for another process. Only commands set this
         # callback; their writes then wait for up to another minute.
         self.on_wait: Callable[[], None] | None = None
@@ -119,7 +116,7 @@ class Database(Readers):
             self.check_in_place()
             if self._is_stalled:
                 waited = round((time.monotonic() - self.deadline.arrived_at) * 1000)
-                left = max(self._busy_timeout_ms - waited, STALLED_BUSY_TIMEOUT_MS)
+                left = max(self.busy_timeout_ms - waited, STALLED_BUSY_TIMEOUT_MS)
                 set_busy_timeout(writer, left)
             try:
                 yield writer
@@ -131,7 +128,7 @@ class Database(Readers):
                 raise
             if self._is_stalled:
                 self._is_stalled = False
-                set_busy_timeout(writer, self._busy_timeout_ms)
+                set_busy_timeout(writer, self.busy_timeout_ms)
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
         """Call write(); if the disk is full, retry once after a checkpoint, which frees the WAL."""

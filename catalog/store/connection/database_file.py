@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 class DatabaseFile:
     """The database file and its writer connection, which is closed after all readers."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
-    ) -> None:
+    # How long a connection waits for another process to release its lock.
+    busy_timeout_ms = BUSY_TIMEOUT_MS
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
         self.name = path_text(self.path)
         # The deadline of the current thread.
         self.deadline = Deadline()
-        self._busy_timeout_ms = busy_timeout_ms
         # Held by the thread that writes or opens the file.
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
@@ -116,7 +116,7 @@ class DatabaseFile:
         file = self.real_path
         opened = {path: entry_id(path) for path in (self.path, file)}
         try:
-            writer = connect(file, "mode=rw", self._busy_timeout_ms)
+            writer = connect(file, "mode=rw", self.busy_timeout_ms)
             try:
                 self._prepare(writer, may_migrate)
             except BaseException:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .database_file import DatabaseFile
-from .sqlite import BUSY_TIMEOUT_MS, Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
+from .sqlite import Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
 from .transaction import Values
 
 # With SQLite's default cache of 2 MB, a new search spends a sixth of its time on reading the file.
@@ -34,10 +34,8 @@ class Readers(DatabaseFile):
     wait raises WouldBlock instead, and the request starts again in another thread.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
-    ) -> None:
-        super().__init__(path, busy_timeout_ms=busy_timeout_ms)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
         self._thread = ThreadConnection()
         # The connections of all threads by thread id, for close(). If a new thread reuses the id of
         # an ended thread, its connection replaces the old one, which is then closed.
@@ -102,7 +100,7 @@ class Readers(DatabaseFile):
     def _connect(self, parameters: str) -> Connection:
         """Open a read-only connection that is interrupted at the deadline of its thread."""
         on_io_thread = self.deadline.on_io_thread
-        timeout = 0 if on_io_thread else self._busy_timeout_ms
+        timeout = 0 if on_io_thread else self.busy_timeout_ms
         try:
             connection = connect(self.path, parameters, timeout)
         except sqlite3.OperationalError as error:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ....system.atomic_files import scratch_directory
 from ....system.paths import path_text
@@ -75,8 +75,8 @@ class Cluster(NodeFile):
     # With one thread, a follower acknowledged 13 installs per second; with 16 threads, over 300.
     writer_threads = 16
 
-    def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
-        super().__init__(path, **options)
+    def __init__(self, path: str | Path, node: Node) -> None:
+        super().__init__(path)
         self.node = node
 
     @property

@@ -203,7 +203,7 @@ def check_integrity(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"it is damaged: {' '.join(result.split())}")
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: Exception) -> bool:
     """Return whether the error means that another connection holds the lock."""
     return result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
@@ -214,7 +214,7 @@ def is_damage(error: BaseException | None) -> bool:
     return code & 0xFF in DAMAGE_CODES or code == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
-def is_disk_full(error: sqlite3.Error) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Return whether a write failed because of a full disk, a file size limit or a quota."""
     return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 

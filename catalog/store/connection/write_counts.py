@@ -33,7 +33,7 @@ class WriteCounts:
         try:
             yield
         except (DatabaseError, sqlite3.Error) as error:
-            reason = failure_reason(error)
+            reason = LOCKED if is_busy(error) else DISK_FULL if is_disk_full(error) else OTHER
             raise
         finally:
             with self._lock:
@@ -41,10 +41,3 @@ class WriteCounts:
                 self.seconds += time.perf_counter() - started
                 if reason:
                     self.failures[reason] += 1
-
-
-def failure_reason(error: DatabaseError | sqlite3.Error) -> str:
-    """Return why a write failed: LOCKED, DISK_FULL or OTHER."""
-    if isinstance(error, DatabaseError):
-        return OTHER
-    return LOCKED if is_busy(error) else DISK_FULL if is_disk_full(error) else OTHER

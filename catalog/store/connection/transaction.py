@@ -39,7 +39,6 @@ class Transaction:
         self._actor = actor
         self._entries: list[Values] = []
         self._is_changed = False
-        self._has_notes = False
 
     def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
         """Return the rows of a statement."""
@@ -62,7 +61,6 @@ class Transaction:
         was_changed = self._is_changed
         self.execute(sql, values)
         self._is_changed = was_changed
-        self._has_notes = True
 
     def record(
         self,
@@ -81,20 +79,19 @@ class Transaction:
         states = {"before": _json_text(before), "after": _json_text(after)}
         self._entries.append({**entry, **names, **states})
 
-    def finish(self) -> bool:
-        """Write the audit log entries and the derived rows; return whether anything was written."""
+    def finish(self) -> None:
+        """Write the audit log entries and the derived rows."""
         if self._entries:
             self.execute_many(RECORD, self._entries)
             self._entries = []
         if not self._is_changed:
-            return self._has_notes
+            return
         try:
             for sql in REFRESH:
                 self.execute(sql)
         except sqlite3.OperationalError as error:
             raise_if_too_large(str(error))
             raise
-        return True
 
 
 def _json_text(value: Mapping[str, Any] | None) -> str | None:

@@ -106,8 +106,8 @@ class Cluster(NodeFile):
                 content = read_revision(connection).content
                 transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
-                is_changed = transaction.finish()
-            if dry_run or not is_changed:
+                transaction.finish()
+            if dry_run or not transaction.statements:
                 return result
             try:
                 with self.write_counts.count():
@@ -167,10 +167,9 @@ class Cluster(NodeFile):
     def _has_reached(self, revision: Revision) -> bool:
         # Acknowledge a completed write even if this thread has no time left to read.
         try:
-            local = self.revision()
-        except (DatabaseError, DeadlineExceeded):
+            return read_revision(self.reader()).has_reached(revision)
+        except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return False
-        return local is not None and local.has_reached(revision)
 
     def exists(self) -> bool:
         """Return whether the node's file contains a table; a new node creates an empty file."""

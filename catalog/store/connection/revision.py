@@ -24,11 +24,3 @@ class Revision(NamedTuple):
 def read_revision(connection: sqlite3.Connection) -> Revision:
     """Return the revision that the connection sees."""
     return Revision(*fetch_one(connection, SELECT_REVISION))
-
-
-def find_revision(connection: sqlite3.Connection) -> Revision | None:
-    """Return the revision that the connection sees; None if the database is not a catalog."""
-    try:
-        return read_revision(connection)
-    except sqlite3.Error:
-        return None

@@ -26,7 +26,7 @@ from ...schema.migrations import rebuild_tables
 from ...schema.schema import SCHEMA_VERSION, Statement
 from ..database import Database
 from ..lifecycle import check_schema, replace_content
-from ..revision import Revision, find_revision, read_revision
+from ..revision import Revision, read_revision
 from ..sqlite import (
     DatabaseError,
     DeadlineExceeded,
@@ -253,7 +253,7 @@ class Cluster(NodeFile):
         with self._copy_local() as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            if find_revision(copy) != self.node.leader_revision():
+            if read_revision(copy) != self.node.leader_revision():
                 raise DatabaseError(
                     f"{self.name} lacks recent writes. Run the command on another node."
                 )
@@ -266,12 +266,12 @@ class Cluster(NodeFile):
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
         """Replace the catalog with the content of another file; see lifecycle.py."""
+        revision = self.node.leader_revision()
         # Wait for the leader's writes: the local file may not yet show that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
-            copied = find_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
-            if copied and copied != self.node.leader_revision():
+            if revision != self.node.leader_revision():
                 raise DatabaseError("Another writer changed the catalog; nothing was done. Retry.")
             self.load(copy)
 
@@ -286,7 +286,6 @@ class Cluster(NodeFile):
                 "Start one new node, load the file with /boot, and let the others join it: see "
                 "docs/operate/cluster.md."
             )
-        revision = find_revision(source)
         self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))
-        if revision and not self._wait_for(revision, COMMAND_TIMEOUT):
+        if not self._wait_for(read_revision(source), COMMAND_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded the catalog, but {self.name} is behind.")

@@ -13,7 +13,6 @@ from ...schema.schema import SCHEMA_VERSION
 from ..database import Database
 from ..file_paths import FileId, entry_id, wal_path
 from ..lifecycle import check_schema
-from ..revision import Revision, find_revision
 from ..sqlite import Connection, DatabaseError
 
 READ_ONLY = "mode=ro"
@@ -38,10 +37,6 @@ class NodeFile(Database):
         if connection:
             connection.close()
         return self._use(new)
-
-    def revision(self) -> Revision | None:
-        """Return the revision that this thread's connection sees; None if it cannot be read."""
-        return find_revision(self.reader())
 
     def check_in_place(self) -> None:
         """Do nothing: unlike a local file, the file of a node may be replaced."""

@@ -34,6 +34,8 @@ class DatabaseFile:
 
     # How long a connection waits for another process to release its lock.
     busy_timeout_ms = BUSY_TIMEOUT_MS
+    # What to do about the file of an earlier release.
+    migration_advice = "Run widget-catalog migrate, or start the service."
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -144,7 +146,7 @@ class DatabaseFile:
         if version < SCHEMA_VERSION and not may_migrate:
             raise DatabaseError(
                 f"{self.name} has schema version {version}, but this release needs "
-                f"{SCHEMA_VERSION}. Run widget-catalog migrate, or start the service."
+                f"{SCHEMA_VERSION}. {self.migration_advice}"
             )
         return version
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .database_file import DatabaseFile
-from .sqlite import Connection, WouldBlock, connect, fetch_all, is_busy, snapshot
+from .sqlite import Connection, DatabaseError, WouldBlock, connect, fetch_all, is_busy, snapshot
 from .transaction import Values
 
 # With SQLite's default cache of 2 MB, a new search spends a sixth of its time on reading the file.
@@ -94,7 +94,7 @@ class Readers(DatabaseFile):
             connection = self._connect(parameters)
             self._check_version(connection, may_migrate=False)
         except sqlite3.Error as error:
-            raise self._cannot_open(error) from error
+            raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
         return self._use(connection)
 
     def _connect(self, parameters: str) -> Connection:

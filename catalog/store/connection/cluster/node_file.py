@@ -7,12 +7,8 @@ When a node starts or loads a file, it recreates its own file. Each thread then 
 to the new file, which may lack recent writes for some seconds after the node has started.
 """
 
-import sqlite3
-
-from ...schema.schema import SCHEMA_VERSION
 from ..database import Database
 from ..file_paths import FileId, entry_id, wal_path
-from ..lifecycle import check_schema
 from ..sqlite import Connection, DatabaseError
 
 READ_ONLY = "mode=ro"
@@ -21,14 +17,20 @@ READ_ONLY = "mode=ro"
 class NodeFile(Database):
     """The catalog in a node's file, which each thread reads through its own connection."""
 
+    migration_advice = (
+        "Stop all services of the cluster, run the command migrate once, and start them again."
+    )
+
     def reader(self) -> Connection:
         """Return this thread's connection; open a new one if the file has been replaced."""
         self.deadline.check()
         connection, at_path = self._thread.connection, self._find_files()
         if connection and (at_path in (connection.file, None) or connection.in_transaction):
             return connection
+        if at_path is None:
+            raise self.missing_error()
         try:
-            new = self._open(at_path)
+            new = self._open_unchanged(READ_ONLY)
         except DatabaseError:
             if connection is None:
                 raise
@@ -36,7 +38,9 @@ class NodeFile(Database):
             return connection
         if connection:
             connection.close()
-        return self._use(new)
+        # If the file was replaced meanwhile, the next read opens the new one.
+        new.file = at_path
+        return new
 
     def check_in_place(self) -> None:
         """Do nothing: unlike a local file, the file of a node may be replaced."""
@@ -53,21 +57,3 @@ class NodeFile(Database):
         """
         file = entry_id(self.path, follow_symlinks=True)
         return file and (file, entry_id(wal_path(self.path), follow_symlinks=True))
-
-    def _open(self, at_path: tuple[FileId, FileId | None] | None) -> Connection:
-        if at_path is None:
-            raise self.missing_error()
-        try:
-            connection = self._connect(READ_ONLY)
-            version = check_schema(connection, self.name)
-        except sqlite3.Error as error:
-            raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
-        if version < SCHEMA_VERSION:
-            raise DatabaseError(
-                f"{self.name} has schema version {version}, but this release needs "
-                f"{SCHEMA_VERSION}. Stop all services of the cluster, run the command migrate "
-                "once, and start them again."
-            )
-        # If the file was replaced meanwhile, the next read opens the new one.
-        connection.file = at_path
-        return connection

@@ -41,8 +41,8 @@ from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import connect
 from catalog.store.connection.transaction import Transaction
 from catalog.store.write import demo as demo_catalog
-from catalog.store.write import stored_bundles as bundle_writes
 from catalog.store.write.documents import put_documents
+from catalog.store.write.stored_bundles import bundle_path
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -218,9 +218,10 @@ def headers_without_date(response: TestResponse) -> dict[str, str]:
 
 
 VERSIONS = """
-SELECT scope, name, version, sha256_hash, bundle_size FROM version
-JOIN widget ON widget.id = widget_id
+SELECT version.id, scope, name, version, sha256_hash, source
+FROM version JOIN widget ON widget.id = widget_id LEFT JOIN mirrored USING (widget_id)
 """
+SET_BUNDLE_PATH = "UPDATE version SET bundle_path = :path WHERE id = :id"
 
 
 def hold(app: Flask, *contents: bytes) -> None:
@@ -229,9 +230,13 @@ def hold(app: Flask, *contents: bytes) -> None:
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
-        versions = [bundle_writes.StoredBundle(*row) for row in database.reader().execute(VERSIONS)]
-        stored = [version for version in versions if bundles.has(version.sha256)]
-        database.transact(lambda transaction: bundle_writes.register_bundles(transaction, stored))
+        stored = []
+        for row in database.reader().execute(VERSIONS).fetchall():
+            id_, scope, name, version, sha256, source = row
+            if bundles.has(sha256):
+                path = bundle_path(scope, name, version, sha256 if source else None)
+                stored.append({"id": id_, "path": path})
+        database.transact(lambda transaction: transaction.execute_many(SET_BUNDLE_PATH, stored))
 
 
 @cache

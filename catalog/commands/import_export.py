@@ -12,13 +12,14 @@ import click
 from ..domain.documents import Document, DocumentError, check_new_document
 from ..domain.messages import plural
 from ..files.checked_documents import CheckedFiles, check_files
-from ..files.imported_packs import catalog_files, is_pack, store_bundles
+from ..files.imported_packs import catalog_files, is_pack
 from ..files.jsonl import read_demo, total_size
 from ..store.bundles.bundles import Bundles
 from ..store.connection.sqlite import today
 from ..store.read.audit import local_actor
 from ..store.read.export import catalog_lines, count_selected
 from ..store.read.selection import Selection
+from ..store.write.bundle_files import BundleFiles
 from ..store.write.demo import create_demo
 from ..store.write.documents import PutResult
 from ..store.write.imports import import_documents
@@ -80,28 +81,25 @@ def import_(
     run it again to complete it.
     """
     database().check()
-    stored = 0
     with ExitStack() as stack:
         temporary_file = stack.enter_context(TemporaryFile())
-        incoming = None
+        packed: list[Bundles] = []
         catalogs: Sequence[BinaryIO] = files
         if any(map(is_pack, files)):
-            incoming = stack.enter_context(bundles().incoming())
+            packed = [stack.enter_context(bundles().incoming())]
             with progress_bar("Reading") as on_progress:
-                catalogs = stack.enter_context(catalog_files(files, incoming, on_progress))
-        checked = _check(catalogs, temporary_file, incoming)
+                catalogs = stack.enter_context(catalog_files(files, packed[0], on_progress))
+        checked = _check(catalogs, temporary_file, packed)
         others = _find_others(checked, yes=yes or dry_run) if prune else None
-        result = _write(checked, others, set_counts, dry_run)
-        if incoming and not dry_run:
-            batches = checked.batches()
-            stored = store_bundles(database(), bundles(), incoming, batches, local_actor())
+        bundle_files = BundleFiles(database(), bundles(), packed)
+        result = _write(checked, bundle_files, others, set_counts, dry_run)
     counts = format_counts(len(checked.paths), checked.versions)
     added, changed = len(result.added), len(result.changed)
     print_status(
         f"{'Would import' if dry_run else 'Imported'} {counts}: {added} added, "
         f"{changed} changed, {len(checked.paths) - added - changed} unchanged."
     )
-    if stored:
+    if stored := bundle_files.stored:
         print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
     if others:
         counts = format_counts(*others.sizes())
@@ -111,7 +109,7 @@ def import_(
 
 
 def _check(
-    files: Sequence[BinaryIO], temporary_file: BinaryIO, incoming: Bundles | None
+    files: Sequence[BinaryIO], temporary_file: BinaryIO, packed: Sequence[Bundles]
 ) -> CheckedFiles:
     """Validate the files, and print the warnings."""
     total = total_size(files)
@@ -121,7 +119,7 @@ def _check(
             _print_warnings(batch)
             on_progress(bytes_read, total)
 
-        check = partial(_check_new_document, [bundles(), *([incoming] if incoming else [])])
+        check = partial(_check_new_document, [bundles(), *packed])
         return check_files(files, temporary_file, check, on_batch)
 
 
@@ -138,7 +136,11 @@ def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
 
 
 def _write(
-    checked: CheckedFiles, others: Others | None, set_counts: bool, dry_run: bool
+    checked: CheckedFiles,
+    bundle_files: BundleFiles,
+    others: Others | None,
+    set_counts: bool,
+    dry_run: bool,
 ) -> PutResult:
     """Import the documents; after an error, print how many were written."""
     written, total = 0, len(checked.paths)
@@ -152,7 +154,7 @@ def _write(
 
             return import_documents(
                 database(),
-                bundles(),
+                bundle_files,
                 local_actor(),
                 checked.batches(),
                 {"widgets": total, "versions": checked.versions},

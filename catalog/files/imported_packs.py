@@ -1,17 +1,11 @@
 """Imports packs into an existing catalog: their catalog files, and their bundles."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import BinaryIO
 
-from ..domain.documents import Document
 from ..store.bundles.bundles import Bundles
-from ..store.bundles.compressed import compress_bundle
-from ..store.connection.database import Database
-from ..store.connection.transaction import Actor, Transaction
-from ..store.write.stored_bundles import StoredBundle, register_bundles, stored_bundles
 from .pack_reader import PackError, PackReader
 from .packs import CATALOG, FILES, SUMS, add_bundle, read_sums, verified
 
@@ -67,42 +61,3 @@ def _read_pack(
     # Messages about a line of the file contain this name.
     catalog.raw.name = f"{name}: {CATALOG}"  # type: ignore[attr-defined]
     return catalog
-
-
-def store_bundles(
-    database: Database,
-    bundles: Bundles,
-    incoming: Bundles,
-    batches: Iterable[Sequence[Document]],
-    actor: Actor,
-) -> int:
-    """Store the incoming bundles and pictures that the documents name; return how many are new.
-
-    The documents are already in the database. Importing again completes an interrupted import.
-    """
-    stored = 0
-    for batch in batches:
-        versions = [each for document in batch for each in stored_bundles(document)]
-        packed = [each for each in versions if incoming.has(each.sha256, each.size)]
-        pictures = [json.loads((each.about or {}).get("picture") or "{}") for each in batch]
-        named = {each["sha256Hash"] for each in pictures if each}
-        hashes = {*filter(incoming.has, named), *(each.sha256 for each in packed)}
-        if not hashes:
-            continue
-        for version in packed:
-            compress_bundle(incoming, version.sha256)
-        with bundles.writing():
-            new = [sha256 for sha256 in hashes if not bundles.has(sha256)]
-            for sha256 in new:
-                bundles.accept(incoming, sha256)
-            bundles.sync()
-            write = partial(_register, versions=packed, stored=len(new))
-            database.transact(write, actor)
-        stored += len(new)
-    return stored
-
-
-def _register(transaction: Transaction, versions: Sequence[StoredBundle], stored: int) -> None:
-    register_bundles(transaction, versions)
-    if stored:
-        transaction.record("import", after={"bundlesStored": stored})

@@ -30,7 +30,6 @@ from ..store.read.statistics import find_newest_time
 from ..store.read.stored_bundles import named_pictures, stored_hashes
 from ..store.write.documents import put_documents
 from ..store.write.pack_lines import put_deleted_lines, put_mirrored_lines
-from ..store.write.stored_bundles import register_bundles, stored_bundles
 from ..system.atomic_files import scratch_directory
 from .jsonl import MAX_LINE_BYTES, CatalogReader
 from .pack_reader import PackError, PackReader
@@ -192,10 +191,7 @@ def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles
     reader = CatalogReader([files[CATALOG]])
     try:
         for documents in reader.batches(BATCH_SIZE):
-            put_documents(transaction, documents)
-            versions = (version for document in documents for version in stored_bundles(document))
-            stored = (each for each in versions if bundles.has(each.sha256, each.size))
-            register_bundles(transaction, stored)
+            put_documents(transaction, documents, has_bundle=bundles.has)
     except DocumentError as error:
         raise reader.all_problems() from error
     for name, (put_lines, fields) in LINES.items():

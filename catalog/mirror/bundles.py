@@ -12,7 +12,7 @@ from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
 from ..store.read.audit import local_actor
 from ..store.read.mirrors import CopiedVersion, find_copied_versions
-from ..store.write.stored_bundles import StoredBundle, register_bundles, release_bundles
+from ..store.write.stored_bundles import register_bundles, release_bundles
 from .documents import in_batches
 from .upstream import MAX_BUNDLE_BYTES, Upstream, UpstreamError
 
@@ -112,7 +112,7 @@ def _register(
 
     Only this step locks the bundle directory, so publishing does not wait for downloads.
     """
-    new, lost = [], []
+    new, lost = list[CopiedVersion](), list[str]()
     with bundles.writing():
         for version in (version for group in groups for version in group):
             if incoming.has(version.sha256):
@@ -122,7 +122,7 @@ def _register(
                 report.failures[str(version)] = failures.get(version.sha256, wrong_size)
                 lost += [version.sha256] if version.is_stored else []
             elif not version.has_hash:
-                new.append(StoredBundle(*version[:5]))
+                new.append(version)
         if not new and not lost:
             return
 

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask
 
 from ..api.internal.authentication import FailedAttempts
-from ..domain.changes import ConflictError, WidgetName, parse_version, parse_widget
+from ..domain.changes import BundleSummary, ConflictError, WidgetName, parse_version, parse_widget
 from ..domain.documents import Document, Json, check_document
 from ..domain.messages import NotAllowedError, quoted
 from ..domain.semver_ranges import is_version
@@ -29,7 +29,6 @@ from ..store.write import moderation
 from ..store.write.demo import create_demo
 from ..store.write.documents import put_documents
 from ..store.write.publishing import find_published
-from ..store.write.stored_bundles import StoredBundle, register_bundles
 from .publications import build_publication, check_description, next_timestamp
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -123,8 +122,7 @@ class Control:
         content = (default if bundle is None else bundle).encode()
         if bundleBase64 is not None:
             content = decode_base64("bundleBase64", bundleBase64)
-        sha256 = hashlib.sha256(content).hexdigest()
-        stored_bundle = StoredBundle(target.scope, target.name, version, sha256, len(content))
+        new = BundleSummary(len(content), hashlib.sha256(content).hexdigest())
         is_stored = "bundleUrl" not in fields
 
         def add(transaction: Transaction) -> None:
@@ -132,19 +130,17 @@ class Control:
             last = find_last_published(transaction.read)
             stored = json.loads(row["json"]) if row else None
             document = check_document(
-                build_publication(stored_bundle, stored, next_timestamp(last), fields)
+                build_publication(target, version, new, stored, next_timestamp(last), fields)
             )
             if find_published(transaction, document, compare_url=True):
                 raise ConflictError(f"{widget}@{version} already exists.")
-            put_documents(transaction, [document])
-            if is_stored:
-                register_bundles(transaction, [stored_bundle])
+            put_documents(transaction, [document], has_bundle=lambda *bundle: is_stored)
 
         with self._bundles.writing():
             if is_stored:
                 # The catalog does not outlive the process, so its files need not survive a power
                 # failure.
-                self._bundles.add(sha256, len(content), [content], durable=False)
+                self._bundles.add(new.sha256, new.size, [content], durable=False)
             self._database.transact(add)
 
     def describe(

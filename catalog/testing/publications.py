@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from ..domain.changes import BundleSummary, WidgetName
 from ..domain.documents import (
     ABOUT_FIELDS,
     ABOUT_KEYS,
@@ -13,7 +14,7 @@ from ..domain.documents import (
 )
 from ..domain.messages import NotAllowedError, quoted
 from ..domain.timestamps import format_timestamp
-from ..store.write.stored_bundles import StoredBundle, bundle_path
+from ..store.write.stored_bundles import bundle_path
 
 SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
@@ -50,7 +51,12 @@ def check_description(fields: Json) -> Row:
 
 
 def build_publication(
-    bundle: StoredBundle, stored: Json | None, published_at: str, fields: Json
+    target: WidgetName,
+    version: str,
+    bundle: BundleSummary,
+    stored: Json | None,
+    published_at: str,
+    fields: Json,
 ) -> Json:
     """Return the widget document of one version; the given fields override the defaults.
 
@@ -65,26 +71,26 @@ def build_publication(
         which = "a later" if stored else "the first"
         raise DocumentError([f"{names} cannot be set in {which} version; use {allowed}"])
     widget: Json = {
-        "scope": bundle.scope,
-        "name": bundle.name,
-        "displayName": bundle.name.replace("-", " ").title(),
-        "description": f"The widget {bundle.scope}/{bundle.name}.",
+        "scope": target.scope,
+        "name": target.name,
+        "displayName": target.name.replace("-", " ").title(),
+        "description": f"The widget {target.widget}.",
         "icon": "mdi:puzzle-outline",
         "isOfficial": False,
         "downloadCount": 0,
     }
-    version = {
-        "version": bundle.version,
+    entry = {
+        "version": version,
         # Clients get the URL of this service instead, because it stores the bundle.
-        "bundleUrl": f"http://localhost{bundle_path(bundle)}",
+        "bundleUrl": f"http://localhost{bundle_path(target.scope, target.name, version)}",
         "bundleSize": bundle.size,
         "sha256Hash": bundle.sha256,
         "publishedAt": published_at,
         "sdkVersion": "^1.0.0",
-        "releaseNotes": f"Version {bundle.version}.",
+        "releaseNotes": f"Version {version}.",
         "configVersion": 1,
         "license": "MIT",
     }
     own: Json = {key: fields[key] for key in fields if key in SETTABLE_OF_VERSION}
     widget |= {key: fields[key] for key in fields if key in SETTABLE_OF_WIDGET}
-    return {"widget": stored or widget, "versions": [{**version, **own}]}
+    return {"widget": stored or widget, "versions": [{**entry, **own}]}

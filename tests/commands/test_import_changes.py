@@ -30,6 +30,7 @@ from app import create_app
 from catalog.domain.documents import check_document
 from catalog.files.checked_documents import BATCH_SIZE, check_files
 from catalog.store.connection.transaction import Actor
+from catalog.store.write.bundle_files import BundleFiles
 from catalog.store.write.imports import import_documents
 
 AppWith = Callable[..., Flask]
@@ -369,8 +370,10 @@ def test_installs_are_counted_between_the_batches_of_an_import(app_with: AppWith
     many.append(document("acme/clock", downloadCount=1))
     with write_file(app, *many).open("rb") as file, TemporaryFile() as spool:
         checked = check_files([file], spool, check_document, lambda batch, size: None)
-        files = app.extensions["database"], app.extensions["bundles"]
-        import_documents(*files, Actor("local", "x"), checked.batches(), {}, install)
+        database = app.extensions["database"]
+        bundle_files = BundleFiles(database, app.extensions["bundles"], [])
+        actor = Actor("local", "x")
+        import_documents(database, bundle_files, actor, checked.batches(), {}, install)
     service.extensions["database"].close()
     assert statuses == [200, 200, 200]
     assert download_count(app) == 3

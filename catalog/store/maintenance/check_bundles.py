@@ -7,7 +7,7 @@ from ..bundles.bundles import GZIP_SUFFIX, BundleError, Bundles
 from ..bundles.compressed import verify_compressed
 from ..connection.database import Database
 from ..read.selection import IS_SELECTED
-from ..write.stored_bundles import StoredBundle, bundle_path
+from ..write.stored_bundles import bundle_path
 from .readable_rows import read_pictures, read_rows
 
 STORED_BUNDLES = """
@@ -31,21 +31,17 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
                 f"Compressed bundle {sha256}{GZIP_SUFFIX} in {bundles.name}: {error}. Delete the "
                 "file; the next request recreates it."
             )
-    for *columns, path in read_rows(database, STORED_BUNDLES):
-        bundle = StoredBundle(*columns)
-        version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
-        if path.removesuffix(f"?sha256={bundle.sha256}") != bundle_path(bundle):
+    for scope, name, number, sha256, size, path in read_rows(database, STORED_BUNDLES):
+        version = f"{scope}/{name}: version {number}"
+        if path.removesuffix(f"?sha256={sha256}") != bundle_path(scope, name, number):
             yield (
                 f"{version}: bundle_path is {quoted(path)}, but the bundle is not served at that "
                 "path."
             )
-        if bundle.sha256 in wrong:
-            yield f"{version}: its bundle {bundle.sha256} has the wrong content."
-        elif not bundles.has(bundle.sha256, bundle.size):
-            yield (
-                f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
-                f"{bundles.name}."
-            )
+        if sha256 in wrong:
+            yield f"{version}: its bundle {sha256} has the wrong content."
+        elif not bundles.has(sha256, size):
+            yield f"{version}: its bundle {sha256} of {size} bytes is not in {bundles.name}."
     for widget, picture in read_pictures(database):
         sha256 = picture["sha256Hash"]
         if sha256 not in wrong and bundles.has(sha256) and not bundles.has_picture(picture):
@@ -53,7 +49,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
 
 
 EXTERNAL_BUNDLES = """
-SELECT scope, name, version, sha256_hash, bundle_size, bundle_url FROM version
+SELECT scope, name, version, sha256_hash, bundle_url FROM version
 JOIN widget ON widget.id = widget_id
 WHERE bundle_path IS NULL
 ORDER BY scope, name, precedence
@@ -62,12 +58,11 @@ ORDER BY scope, name, precedence
 
 def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
     """Return a sentence for each bundleUrl that points to a bundle this catalog does not store."""
-    for *columns, url in read_rows(database, EXTERNAL_BUNDLES):
-        bundle = StoredBundle(*columns)
-        if url == f"{base_url}{bundle_path(bundle)}":
+    for scope, name, version, sha256, url in read_rows(database, EXTERNAL_BUNDLES):
+        if url == f"{base_url}{bundle_path(scope, name, version)}":
             yield (
-                f"{bundle.scope}/{bundle.name}: version {bundle.version}: its bundleUrl points to "
-                f"this catalog, which does not store its bundle {bundle.sha256}."
+                f"{scope}/{name}: version {version}: its bundleUrl points to this catalog, which "
+                f"does not store its bundle {sha256}."
             )
 
 

@@ -1,48 +1,77 @@
-"""The bundles of an import that this service already stores, for example after a rollback."""
+"""The bundles and pictures of an import that are stored already, or come from packs."""
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
 from ...domain.documents import Document
 from ..bundles.bundles import BundleError, Bundles
+from ..bundles.compressed import compress_bundle
 from ..connection.database import Database
 from ..read.stored_bundles import stored_hashes
-from .stored_bundles import StoredBundle, stored_bundles
 
 
 class BundleFiles:
-    """The files in the bundle directory at the time when an import begins to write."""
+    """The files in the bundle directory when an import begins to write, and those from packs."""
 
-    def __init__(self, database: Database, bundles: Bundles) -> None:
-        self._bundles = bundles
-        self._hashes = set(bundles.hashes())
-        # Maps the hash of each known file to whether its content is right. Stored bundles were
-        # verified when they were stored.
-        self._is_valid: dict[str, bool] = {}
+    def __init__(self, database: Database, bundles: Bundles, packed: Sequence[Bundles]) -> None:
+        self._bundles, self._packed = bundles, packed
+        # Maps the hash of each known file to whether its content is right. Files from packs, and
+        # stored bundles, were verified before.
+        self._is_valid = {sha256: True for each in packed for sha256 in each.hashes()}
+        self._hashes = {*self._is_valid, *bundles.hashes()}
         if self._hashes:
             with database.read() as connection:
-                self._is_valid = dict.fromkeys(stored_hashes(connection), True)
+                self._is_valid |= dict.fromkeys(stored_hashes(connection), True)
+        # How many files from packs were stored.
+        self.stored = 0
 
     @contextmanager
-    def locked(self, documents: Iterable[Document]) -> Iterator[list[StoredBundle]]:
-        """Yield the versions whose bundles are stored; no process removes them during the block."""
-        # Usually, no bundles are stored, and the documents can be skipped.
-        versions = chain.from_iterable(map(stored_bundles, documents if self._hashes else ()))
-        valid = [each for each in versions if each.sha256 in self._hashes and self._verify(each)]
-        if not valid:
-            yield []
-            return
-        with self._bundles.locked():
-            yield [each for each in valid if self._bundles.has(each.sha256, each.size)]
+    def storing(self, documents: Sequence[Document], *, dry_run: bool) -> Iterator[int]:
+        """Store the files from packs that the documents name, and yield how many are new.
 
-    def _verify(self, bundle: StoredBundle) -> bool:
-        """Return whether the content of the file matches its hash; read each file only once."""
-        sha256 = bundle.sha256
+        Nothing removes the files that the documents name in the block.
+        """
+        bundles = {row["sha256_hash"] for document in documents for row in document.versions}
+        pictures = {_picture_hash(document) for document in documents}
+        named = self._hashes & (bundles | pictures)
+        for sha256 in named & bundles:
+            self._verify(sha256)
+        # Usually, no files are stored, so there is nothing to lock.
+        if dry_run or not named:
+            yield 0
+            return
+        # Compress without the lock, so that publishers need not wait.
+        found = [(each, sha256) for each in self._packed for sha256 in named if each.has(sha256)]
+        for packed, sha256 in found:
+            if sha256 in bundles:
+                compress_bundle(packed, sha256)
+        with self._bundles.writing():
+            new = [(packed, sha256) for packed, sha256 in found if not self._bundles.has(sha256)]
+            for packed, sha256 in new:
+                self._bundles.accept(packed, sha256)
+            if new:
+                self._bundles.sync()
+            yield len(new)
+        self.stored += len(new)
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Return whether a bundle of the documents is here, with the right content and size."""
+        return self._is_valid.get(sha256, False) and any(
+            directory.has(sha256, size) for directory in (self._bundles, *self._packed)
+        )
+
+    def _verify(self, sha256: str) -> None:
+        """Find out whether the content of the file matches its hash; read each file only once."""
         if sha256 not in self._is_valid:
             try:
                 with self._bundles.open_verified(sha256):
                     self._is_valid[sha256] = True
             except (BundleError, OSError):
                 self._is_valid[sha256] = False
-        return self._is_valid[sha256]
+
+
+def _picture_hash(document: Document) -> str | None:
+    """Return the hash of the picture that the document describes, if any."""
+    text = document.about and document.about["picture"]
+    return json.loads(text)["sha256Hash"] if text else None

@@ -11,8 +11,7 @@ from ..bundles.compressed import compress_bundle
 from ..connection.database import Database
 from ..connection.transaction import Transaction
 from .about import picture_file
-from .documents import put_documents
-from .stored_bundles import register_bundles, stored_bundles
+from .documents import put_documents, version_rows
 
 # The bundle of each widget without a module in seed/bundles. seed/demo.jsonl has the size and the
 # hash of each bundle.
@@ -49,23 +48,21 @@ def create_demo(
 
     If a day is given, add installs of the weeks up to that day.
     """
-    stored = [bundle for document in documents for bundle in stored_bundles(document)]
 
     def fill(transaction: Transaction) -> None:
         # The database file is created only after all bundles are stored.
         with bundles.writing():
-            for each in stored:
-                content = demo_bundle(each.scope, each.name, each.version)
-                # Syncing each bundle would take a second on a slow disk.
-                bundles.add(each.sha256, each.size, [content], durable=False)
-                compress_bundle(bundles, each.sha256, durable=False)
             for document in documents:
+                for row in version_rows(document):
+                    content = demo_bundle(row["scope"], row["name"], row["version"])
+                    # Syncing each bundle would take a second on a slow disk.
+                    bundles.add(row["sha256_hash"], row["bundle_size"], [content], durable=False)
+                    compress_bundle(bundles, row["sha256_hash"], durable=False)
                 if document.about and document.about["picture"]:
                     path = f"seed/pictures/{document.path.replace('/', '-')}.webp"
                     picture = picture_file(find_data_file(path).read_bytes())
                     bundles.add(picture.sha256, picture.size, picture.content, durable=False)
-        put_documents(transaction, documents)
-        register_bundles(transaction, stored)
+        put_documents(transaction, documents, has_bundle=bundles.has)
         if day is not None:
             rows = [row for document in documents for row in demo_installs(document, day)]
             for statement in INSTALL_STATEMENTS:

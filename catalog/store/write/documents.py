@@ -5,7 +5,7 @@ put_documents() compares the documents with the stored rows, and writes only dif
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from .moderation import (
     remove_versions,
     version_state,
 )
+from .stored_bundles import bundle_path
 
 SIZE_COLUMNS = {"min_size": ("min_w", "min_h"), "max_size": ("max_w", "max_h")}
 # download_count is left out: an install may change it at any time, so a value that was read must
@@ -38,6 +39,10 @@ VERSION_COLUMNS = (
     ),
     "precedence",
 )
+# A document does not say whether a bundle is stored.
+STORED_COLUMNS = (*VERSION_COLUMNS, "bundle_path")
+# Returns whether this service stores the bundle with this hash and size.
+HasBundle = Callable[[str, int], bool]
 
 
 def _column_list(names: Iterable[str], prefix: str = "") -> str:
@@ -58,24 +63,22 @@ RAISE_COUNT = """
 UPDATE widget SET download_count = max(coalesce(download_count, 0), :download_count)
 WHERE scope = :scope AND name = :name
 """
-# If the bytes change, the stored bundle is no longer the version's bundle.
 PUT_VERSION = f"""
-INSERT INTO version (widget_id, {_column_list(VERSION_COLUMNS)})
+INSERT INTO version (widget_id, {_column_list(STORED_COLUMNS)})
 VALUES ((SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    {_column_list(VERSION_COLUMNS, ":")})
+    {_column_list(STORED_COLUMNS, ":")})
 ON CONFLICT (widget_id, version) DO UPDATE
-SET ({_column_list(VERSION_COLUMNS[1:])}) = ({_column_list(VERSION_COLUMNS[1:], "excluded.")}),
-    bundle_path = iif(
-        (version.sha256_hash, version.bundle_size) = (excluded.sha256_hash, excluded.bundle_size),
-        bundle_path, NULL)
+SET ({_column_list(STORED_COLUMNS[1:])}) = ({_column_list(STORED_COLUMNS[1:], "excluded.")})
 """
 
 STORED_WIDGETS = f"""
-SELECT widget.id, download_count, {_column_list(WIDGET_COLUMNS)} FROM json_each(:names) AS given
+SELECT widget.id, download_count, {_column_list(WIDGET_COLUMNS)},
+    EXISTS (SELECT 1 FROM mirrored WHERE widget_id = widget.id) AS is_copy
+FROM json_each(:names) AS given
 CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 """
 STORED_VERSIONS = f"""
-SELECT id, widget_id, {_column_list(VERSION_COLUMNS)} FROM version
+SELECT id, widget_id, {_column_list(STORED_COLUMNS)} FROM version
 WHERE widget_id IN (SELECT value FROM json_each(:ids))
   AND (:numbers IS NULL OR version IN (SELECT value FROM json_each(:numbers)))
 """
@@ -136,17 +139,18 @@ def put_documents(
     *,
     removes_versions: bool = False,
     sets_counts: bool = False,
+    has_bundle: HasBundle | None = None,
 ) -> PutResult:
     """Add or update the widgets and versions of the documents; write only differences.
 
     If a document omits createdAt, listed or about, the stored value stays. Its downloadCount raises
-    the stored counter but never lowers it, unless sets_counts is true. With an action, the audit
-    log records removed versions, and changes of listings and version states. removes_versions
-    requires an action.
+    the stored counter but never lowers it, unless sets_counts is true. Clients load bundles for
+    which has_bundle() is true from this service. With an action, the audit log records removed
+    versions, and changes of listings and version states. removes_versions requires an action.
     """
     stored = _find_stored(transaction, documents, with_others=action is not None)
     changes = [
-        compare(document, stored.get(document.path), sets_counts=sets_counts)
+        compare(document, stored.get(document.path), has_bundle, sets_counts=sets_counts)
         for document in documents
     ]
     changed = {str(change.target) for change in changes if change.stored and change.is_needed}
@@ -170,12 +174,16 @@ def put_documents(
 
 
 def compare(
-    document: Document, stored: StoredWidget | None, *, sets_counts: bool
+    document: Document,
+    stored: StoredWidget | None,
+    has_bundle: HasBundle | None,
+    *,
+    sets_counts: bool,
 ) -> DocumentChanges:
     """Return the differences between the document and the stored widget."""
     widget = widget_row(document, stored and stored.widget)
     target = WidgetName(widget["scope"], widget["name"])
-    rows, about = version_rows(document), None
+    rows, about = version_rows(document, stored, has_bundle), None
     if document.about and changed_columns(stored and stored.about, document.about):
         about = {**document.about, "scope": target.scope, "name": target.name}
     if stored is None:
@@ -190,7 +198,7 @@ def compare(
         versions=[
             row
             for row in rows
-            if _differs(row, stored.versions.get(row["version"]), VERSION_COLUMNS)
+            if _differs(row, stored.versions.get(row["version"]), STORED_COLUMNS)
         ],
         others=[row for number, row in stored.versions.items() if number not in numbers],
         about=about,
@@ -259,11 +267,24 @@ def widget_row(document: Document, stored: sqlite3.Row | None = None) -> Row:
     return {**widget, **folded, "created_at": created_at, "listed": listed}
 
 
-def version_rows(document: Document) -> Iterator[Row]:
-    """Yield the columns of each version, with the scope and name of its widget."""
-    names = {"scope": document.widget["scope"], "name": document.widget["name"]}
+def version_rows(
+    document: Document, stored: StoredWidget | None = None, has_bundle: HasBundle | None = None
+) -> Iterator[Row]:
+    """Yield the columns of each version, with the scope and name of its widget.
+
+    The path of a stored bundle stays unless the bundle of the version has changed.
+    """
+    scope, name = document.widget["scope"], document.widget["name"]
+    names = {"scope": scope, "name": name}
+    is_copy = stored is not None and stored.widget["is_copy"]
     for version in document.versions:
-        yield {**version, **names, "precedence": precedence(version["version"])}
+        number, sha256, path = version["version"], version["sha256_hash"], None
+        old = stored.versions.get(number) if stored else None
+        if has_bundle and has_bundle(sha256, version["bundle_size"]):
+            path = bundle_path(scope, name, number, sha256 if is_copy else None)
+        elif old and not _differs(version, old, ("sha256_hash", "bundle_size")):
+            path = old["bundle_path"]
+        yield {**version, **names, "precedence": precedence(number), "bundle_path": path}
 
 
 def _record_states(

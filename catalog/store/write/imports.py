@@ -4,19 +4,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...domain.documents import Document
-from ..bundles.bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from .bundle_files import BundleFiles
-from .documents import PutResult, put_documents
+from .documents import HasBundle, PutResult, put_documents
 from .pruning import Others, remove_others
 from .search_index import MERGE_AFTER, merge_search_index
-from .stored_bundles import StoredBundle, find_unregistered, register_bundles
 
 
 def import_documents(
     database: Database,
-    bundles: Bundles,
+    files: BundleFiles,
     actor: Actor,
     batches: Iterable[Sequence[Document]],
     totals: Mapping[str, int],
@@ -28,19 +26,20 @@ def import_documents(
 ) -> PutResult:
     """Add and update the widgets of the documents in one transaction per batch; record the import.
 
-    If the bundle of a version is already stored, clients load it from this service. Finally, remove
+    If the files contain the bundle of a version, clients load it from this service. Finally, remove
     the given other widgets and versions. Raise TooLargeError if a widget would become too large:
     its batch is not written, but earlier batches are. The totals of widgets and versions are for
     the audit log. on_progress() gets the number of widgets written so far.
     """
     others = others or Others([], {})
     added, changed = set[str](), set[str]()
-    written, files = 0, BundleFiles(database, bundles)
+    written = 0
     for batch in batches:
-        with files.locked(batch) as stored:
+        with files.storing(batch, dry_run=dry_run) as stored:
             put = partial(
                 _put_batch,
                 documents=batch,
+                has_bundle=files.has,
                 stored=stored,
                 sets_counts=sets_counts,
                 # The first change is recorded with the totals, so that the audit log has an entry
@@ -63,16 +62,16 @@ def _put_batch(
     transaction: Transaction,
     documents: Sequence[Document],
     *,
-    stored: Sequence[StoredBundle],
+    has_bundle: HasBundle,
+    stored: int,
     sets_counts: bool,
     totals: Mapping[str, int] | None,
 ) -> PutResult:
-    unregistered = find_unregistered(transaction, stored) if stored else []
-    result = put_documents(transaction, documents, "import", sets_counts=sets_counts)
-    register_bundles(transaction, unregistered)
-    # Widgets also count as changed if they get another bundleUrl.
-    registered = {f"{each.scope}/{each.name}" for each in unregistered} - result.added
-    result = result._replace(changed=result.changed | registered)
+    result = put_documents(
+        transaction, documents, "import", sets_counts=sets_counts, has_bundle=has_bundle
+    )
     if totals and (result.added or result.changed):
         transaction.record("import", after=totals)
+    if stored:
+        transaction.record("import", after={"bundlesStored": stored})
     return result

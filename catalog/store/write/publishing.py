@@ -44,7 +44,7 @@ from .about import (
 )
 from .documents import put_documents, version_rows, widget_row
 from .publish_warnings import find_mistakable_names, find_order_warnings
-from .stored_bundles import bundle_path, register_bundles, stored_bundles
+from .stored_bundles import bundle_path
 
 
 def publish(
@@ -155,27 +155,25 @@ def _put(
         **latest_versions(available, after),
         document=None,
     )
+    path = bundle_path(target.scope, target.name, version["version"])
     if stored is None:
         result["warnings"] += find_warnings(document, is_new_widget=widget is None)
         result["warnings"] += find_order_warnings(target, version, available)
-        _add(transaction, target, document, stored=result["stored"])
-    elif result["stored"]:
-        _register_again(transaction, document, target, stored["bundle_path"])
+        published = {
+            "bundleUrl": version["bundle_url"],
+            "bundleSize": version["bundle_size"],
+            "sha256Hash": version["sha256_hash"],
+            "stored": result["stored"],
+        }
+        transaction.record("publish", target, after=published)
+    elif result["stored"] and stored["bundle_path"] != path:
+        before = {"bundlePath": stored["bundle_path"]}
+        transaction.record("store", target, before=before, after={"bundlePath": path})
+        document = document._replace(versions=[dict(stored)])
+    else:
+        return result
+    put_documents(transaction, [document], has_bundle=lambda *bundle: result["stored"])
     return result
-
-
-def _add(transaction: Transaction, target: WidgetName, document: Document, *, stored: bool) -> None:
-    put_documents(transaction, [document])
-    if stored:
-        register_bundles(transaction, stored_bundles(document))
-    (version,) = document.versions
-    after = {
-        "bundleUrl": version["bundle_url"],
-        "bundleSize": version["bundle_size"],
-        "sha256Hash": version["sha256_hash"],
-        "stored": stored,
-    }
-    transaction.record("publish", target, after=after)
 
 
 STORED_VERSION = """
@@ -227,16 +225,3 @@ def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool)
     return sorted(
         {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
     )
-
-
-def _register_again(
-    transaction: Transaction, document: Document, target: WidgetName, before: str | None
-) -> None:
-    """Make clients load a stored version's bundle from this service, unless they already do."""
-    (bundle,) = stored_bundles(document)
-    path = bundle_path(bundle)
-    if before != path:
-        register_bundles(transaction, [bundle])
-        transaction.record(
-            "store", target, before={"bundlePath": before}, after={"bundlePath": path}
-        )

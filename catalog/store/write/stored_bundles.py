@@ -1,80 +1,34 @@
 """Which versions have a stored bundle, and the URLs of these bundles."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 from urllib.parse import quote
 
 from ... import V1_PREFIX
-from ...domain.documents import Document
 from ..connection.transaction import Transaction
+from ..read.mirrors import CopiedVersion
 
-# An upstream can replace the bundle of a copy, so the URL of the stored bundle contains its hash.
-_PATH = """
-:path || iif(EXISTS (SELECT 1 FROM mirrored WHERE mirrored.widget_id = version.widget_id),
-    '?sha256=' || sha256_hash, '')
-"""
-REGISTER_BUNDLE = f"""
-UPDATE version SET bundle_path = {_PATH}
+REGISTER_BUNDLE = """
+UPDATE version SET bundle_path = :bundle_path
 WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-  AND version = :version
-  AND (sha256_hash, bundle_size) = (:sha256, :size) AND bundle_path IS NOT ({_PATH})
+  AND version = :version AND (sha256_hash, bundle_size) = (:sha256, :size)
 """
 
 
-class StoredBundle(NamedTuple):
-    """A version whose bundle this service serves itself, and the hash and size of the bundle."""
-
-    scope: str
-    name: str
-    version: str
-    sha256: str
-    size: int
+def register_bundles(transaction: Transaction, copies: Iterable[CopiedVersion]) -> None:
+    """Make clients load these versions from this service, unless their bytes have changed."""
+    rows = [{**copy._asdict(), "bundle_path": bundle_path(*copy[:4])} for copy in copies]
+    transaction.execute_many(REGISTER_BUNDLE, rows)
 
 
-def stored_bundles(document: Document) -> list[StoredBundle]:
-    """Return the versions of a document with the hash and size of their bundles."""
-    widget = document.widget
-    return [
-        StoredBundle(
-            widget["scope"],
-            widget["name"],
-            row["version"],
-            row["sha256_hash"],
-            row["bundle_size"],
-        )
-        for row in document.versions
-    ]
+def bundle_path(scope: str, name: str, version: str, sha256: str | None = None) -> str:
+    """Return the path at which the API serves the bundle of a version.
 
-
-def register_bundles(transaction: Transaction, versions: Iterable[StoredBundle]) -> None:
-    """Make clients load these versions from this service, unless their hash or size has changed."""
-    rows = [{**each._asdict(), "path": bundle_path(each)} for each in versions]
-    if rows:
-        transaction.execute_many(REGISTER_BUNDLE, rows)
-
-
-REGISTERED = """
-SELECT scope, name, version, sha256_hash, bundle_size FROM json_each(:names) AS given
-CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
-CROSS JOIN version ON widget_id = widget.id AND version = given.value ->> 2
-WHERE bundle_path IS NOT NULL
-"""
-
-
-def find_unregistered(
-    transaction: Transaction, versions: Sequence[StoredBundle]
-) -> list[StoredBundle]:
-    """Return the versions that this service does not serve yet, or serves with other bytes."""
-    rows = transaction.read(REGISTERED, {"names": json.dumps(versions)})
-    registered = {StoredBundle(*row) for row in rows}
-    return [each for each in versions if each not in registered]
-
-
-def bundle_path(bundle: StoredBundle) -> str:
-    """Return the path at which the API serves the bundle; for copies, _PATH adds the hash."""
-    segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
-    return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
+    An upstream can replace the bytes of a copy, so the path of a copy's bundle contains the hash.
+    """
+    segments = (quote(part, safe="") for part in (scope, name, version))
+    query = "" if sha256 is None else f"?sha256={sha256}"
+    return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js{query}"
 
 
 VERSIONS_OF_BUNDLES = """

@@ -102,7 +102,7 @@ def import_(
     if stored := bundle_files.stored:
         print_status(f"Stored {plural(stored, 'bundle or picture', 'bundles and pictures')}.")
     if others:
-        counts = format_counts(*others.sizes())
+        counts = format_counts(len(others.widgets), len(others.versions))
         print_status(
             f"{'Would remove' if dry_run else 'Removed'} {counts} that are not in the files."
         )
@@ -128,8 +128,8 @@ def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
     if not checked.paths:
         raise CommandError("The files contain no widgets; --prune would remove the whole catalog.")
     others = find_others(database(), checked.paths, checked.batches())
-    widgets, versions = others.sizes()
-    if widgets or versions:
+    if any(others):
+        widgets, versions = len(others.widgets), len(others.versions)
         absent = f"{plural(widgets, 'widget')} and {plural(versions, 'version')} of other widgets"
         confirm(f"{absent} are not in the files. Remove them?", yes)
     return others

@@ -52,10 +52,12 @@ def import_documents(
         written += len(batch)
         on_progress(written)
     if not dry_run:
-        remove_others(database, actor, others, totals=None if added or changed else totals)
+        if any(others) and not added and not changed:
+            database.transact(lambda transaction: transaction.record("import", after=totals), actor)
+        remove_others(database, actor, others)
         if len(added) + len(changed) >= MERGE_AFTER:
             merge_search_index(database)
-    return PutResult(added, changed | others.versions.keys())
+    return PutResult(added, changed | {str(version.widget) for version in others.versions})
 
 
 def _put_batch(

@@ -17,6 +17,7 @@ from ...domain.messages import quoted
 from ...domain.validators import check_base_url, check_etag
 from ..bundles.bundles import Bundles
 from ..connection.database import Database
+from ..connection.sqlite import is_busy, is_disk_full
 from ..connection.transaction import Transaction
 from ..read.export import ABOUT, read_document, widget_rows
 from ..schema.derived import (
@@ -27,7 +28,7 @@ from ..schema.derived import (
     folded_keywords,
 )
 from ..write.documents import VERSION_COLUMNS, WIDGET_COLUMNS, version_rows, widget_row
-from .readable_rows import raise_if_no_fault, read_pictures, read_rows
+from .check_bundles import read_pictures, read_rows
 
 WIDGET_TEXTS = """
 SELECT id, scope, name, display_name, description, folded_name, folded_text, folded_path
@@ -93,7 +94,9 @@ def check_catalog(database: Database) -> Iterator[str]:
             yield from _check_sources(connection)
             yield from _check_index(copy)
     except sqlite3.DatabaseError as error:
-        raise_if_no_fault(error)
+        # A lock, or too little space for the copy, is not a problem in the file itself.
+        if is_busy(error) or is_disk_full(error):
+            raise
         yield f"The database cannot be read to the end: {error}."
 
 

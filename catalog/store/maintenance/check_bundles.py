@@ -1,14 +1,20 @@
 """The check of all bundles and pictures, and the search for missing bundles."""
 
+import json
+import sqlite3
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
+from ...domain.documents import Json
 from ...domain.messages import quoted
+from ...domain.pictures import check_picture
 from ..bundles.bundles import GZIP_SUFFIX, BundleError, Bundles
 from ..bundles.compressed import verify_compressed
 from ..connection.database import Database
+from ..connection.sqlite import is_busy, is_disk_full
 from ..read.selection import IS_SELECTED
+from ..read.stored_bundles import NAMED_PICTURES
 from ..write.stored_bundles import bundle_path
-from .readable_rows import read_pictures, read_rows
 
 STORED_BUNDLES = """
 SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
@@ -101,3 +107,20 @@ def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
                 pass
         except BundleError as error:
             yield sha256, str(error)
+
+
+def read_pictures(database: Database) -> Iterator[tuple[str, Json]]:
+    """Return the valid descriptions of pictures; check_catalog() reports invalid ones."""
+    for path, text in read_rows(database, NAMED_PICTURES):
+        with suppress(ValueError):
+            yield path, json.loads(check_picture(json.loads(text)))
+
+
+def read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
+    """Return the rows of a statement; none for a damaged file, which check_catalog() reports."""
+    try:
+        return database.fetch(sql, {"paths": None})
+    except sqlite3.DatabaseError as error:
+        if is_busy(error) or is_disk_full(error):
+            raise
+        return []

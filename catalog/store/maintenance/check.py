@@ -21,24 +21,17 @@ from ..connection.sqlite import is_busy, is_disk_full
 from ..connection.transaction import Transaction
 from ..read.export import ABOUT, read_document, widget_rows
 from ..schema.derived import (
-    REFRESH,
+    REFRESH_ANY_SIZE,
+    SET_FOLDED,
     TOUCH_ALL,
+    WIDGET_TEXTS,
     add_ranges,
-    folded_columns,
+    fold_again,
     folded_keywords,
 )
 from ..write.documents import VERSION_COLUMNS, WIDGET_COLUMNS, version_rows, widget_row
 from .check_bundles import read_pictures, read_rows
 
-WIDGET_TEXTS = """
-SELECT id, scope, name, display_name, description, folded_name, folded_text, folded_path
-FROM widget
-"""
-SET_FOLDED = """
-UPDATE widget
-SET folded_name = :folded_name, folded_text = :folded_text, folded_path = :folded_path
-WHERE id = :id
-"""
 KEYWORDS = "SELECT widget_id, keywords, folded_keywords FROM about"
 SET_FOLDED_KEYWORDS = "UPDATE about SET folded_keywords = :folded WHERE widget_id = :id"
 
@@ -50,20 +43,14 @@ def repair_derived(database: Database) -> None:
 
 def _repair(transaction: Transaction) -> None:
     _rewrite_derived(transaction)
-    for statement in REFRESH[:-1]:
+    for statement in REFRESH_ANY_SIZE:
         transaction.execute(statement)
-    # Earlier releases allowed larger widgets, which must not make the repair fail. The trigger that
-    # limits the size finds no widget for a negative id, so it does nothing.
-    transaction.execute("UPDATE touched SET widget_id = -widget_id")
 
 
 def _rewrite_derived(transaction: Transaction) -> None:
     texts, abouts = transaction.read(WIDGET_TEXTS), transaction.read(KEYWORDS)
     ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
-    for row in texts:
-        folded = folded_columns(row)
-        if any(row[column] != text for column, text in folded.items()):
-            transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
+    transaction.execute_many(SET_FOLDED, fold_again(texts))
     for row in abouts:
         keywords = folded_keywords(row["keywords"])
         if keywords != row["folded_keywords"]:

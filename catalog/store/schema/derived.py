@@ -69,6 +69,9 @@ REFRESH = (
     "UPDATE revision SET content = content + 1",
     "DELETE FROM touched",
 )
+# Earlier releases allowed larger widgets, which must not make a migration or a repair fail. The
+# trigger that limits the size finds no widget for a negative id, so it does nothing.
+REFRESH_ANY_SIZE = (*REFRESH[:-1], "UPDATE touched SET widget_id = -widget_id", REFRESH[-1])
 
 # Matches the error of the trigger widget_too_large, which the last statement of REFRESH fires.
 TOO_LARGE = re.compile("'too large: ([0-9]+) ([0-9]+) (.+)'")
@@ -129,13 +132,26 @@ def folded_columns(widget: Any) -> dict[str, str]:
     return {
         "folded_name": name,
         "folded_text": f"{name}\n{fold(widget['description'] or '')}",
-        "folded_path": folded_path(widget["scope"], widget["name"]),
+        # Searches on pages use this form.
+        "folded_path": without_hyphens(f"{widget['scope']}/{widget['name']}"),
     }
 
 
-def folded_path(scope: str, name: str) -> str:
-    """Return scope/name in the folded form that searches on pages use."""
-    return without_hyphens(f"{scope}/{name}")
+WIDGET_TEXTS = """
+SELECT id, scope, name, display_name, description, folded_name, folded_text, folded_path
+FROM widget
+"""
+SET_FOLDED = """
+UPDATE widget
+SET folded_name = :folded_name, folded_text = :folded_text, folded_path = :folded_path
+WHERE id = :id
+"""
+
+
+def fold_again(widgets: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the values of SET_FOLDED for each row of WIDGET_TEXTS that would change."""
+    folded = [(row, {"id": row["id"], **folded_columns(row)}) for row in widgets]
+    return [new for row, new in folded if any(row[column] != new[column] for column in new)]
 
 
 def folded_keywords(keywords: str | None) -> str:

@@ -8,7 +8,14 @@ import sqlite3
 import time
 from contextlib import closing
 
-from .derived import ADD_BUNDLE_HASHES, REFRESH, add_ranges, folded_path
+from .derived import (
+    ADD_BUNDLE_HASHES,
+    REFRESH_ANY_SIZE,
+    SET_FOLDED,
+    WIDGET_TEXTS,
+    add_ranges,
+    fold_again,
+)
 from .schema import schema_statements
 
 # A file that has tokens, trusts or an audit log keeps them, so that no restore makes a revoked
@@ -72,7 +79,6 @@ WHERE NOT EXISTS (
         AND version.sha256_hash = old_version.sha256_hash)
 ON CONFLICT DO NOTHING
 """
-LIMIT_TRIGGER = "SELECT sql FROM main.sqlite_schema WHERE name = 'widget_too_large'"
 HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
 # The ids of deleted rows must not be reused.
 COPY_SEQUENCES = """
@@ -122,14 +128,12 @@ def rebuild_tables(
                 connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
     _write_all_digits(connection)
-    _fold_paths(connection)
+    # The schema of release 1.0.0 lacks the column folded_path.
+    unfolded = connection.execute(f"{WIDGET_TEXTS} WHERE folded_path = ''").fetchall()
+    connection.executemany(SET_FOLDED, fold_again(unfolded))
     connection.execute(ADD_BUNDLE_HASHES)
-    # Widgets that were too large before the migration stay as they are.
-    (limit,) = connection.execute(LIMIT_TRIGGER).fetchone()
-    connection.execute("DROP TRIGGER widget_too_large")
-    for statement in REFRESH:
+    for statement in REFRESH_ANY_SIZE:
         connection.execute(statement)
-    connection.execute(limit)
     for table in reversed(tables):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
     set_new_revision(connection, old_revision)
@@ -176,16 +180,6 @@ def _write_all_digits(connection: sqlite3.Connection) -> None:
     """Store each fractional configVersion as text, as validators.check_number() does."""
     rows = connection.execute(READ_REALS).fetchall()
     connection.executemany(SET_DIGITS, [(repr(number), id_) for id_, number in rows])
-
-
-UNFOLDED_PATHS = "SELECT id, scope, name FROM widget WHERE folded_path = ''"
-SET_FOLDED_PATH = "UPDATE widget SET folded_path = ? WHERE id = ?"
-
-
-def _fold_paths(connection: sqlite3.Connection) -> None:
-    """Fill in the column folded_path, which the schema of release 1.0.0 lacks."""
-    rows = connection.execute(UNFOLDED_PATHS).fetchall()
-    connection.executemany(SET_FOLDED_PATH, [(folded_path(*path), id_) for id_, *path in rows])
 
 
 def _column_names(connection: sqlite3.Connection, schema: str, table: str) -> set[str]:

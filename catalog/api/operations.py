@@ -17,7 +17,7 @@ from ..store.connection.sqlite import (
     snapshot,
 )
 from ..store.read.parameters import DEFAULT_LIMIT, MAX_LIMIT
-from ..store.read.statistics import check_readable, read_statistics
+from ..store.read.statistics import read_statistics
 from ..store.read.stored_bundles import newest_bundles
 from .response_cache import RenderResult, render_for_cache
 
@@ -55,7 +55,6 @@ def check_health() -> tuple[dict[str, str], int]:
     try:
         database.check_in_place()
         with database.read() as connection:
-            check_readable(connection)
             newest = newest_bundles(connection)
     except (DatabaseError, sqlite3.Error) as error:
         database.log_error("The database cannot be read", error)

@@ -43,7 +43,7 @@ from ..store.connection.database import Database
 from ..store.connection.file_paths import wal_path
 from ..store.connection.revision import read_revision
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
-from ..store.read.statistics import count_listed
+from ..store.read.statistics import read_statistics
 from ..store.read.tokens import next_expiry
 from ..system.atomic_files import file_size
 from ..system.bound_sockets import bind
@@ -248,7 +248,8 @@ class DatabaseCollector(Collector):
             with self._database.read() as connection:
                 revision = read_revision(connection).content
                 if self._counted_at != revision:
-                    self._sizes = count_listed(connection)
+                    statistics = read_statistics(connection)
+                    self._sizes = statistics["widgets"], statistics["versions"]
                     self._counted_at = revision
                 return revision, *self._sizes, next_expiry(connection)
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):

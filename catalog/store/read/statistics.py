@@ -28,18 +28,6 @@ def read_statistics(connection: sqlite3.Connection) -> dict[str, int]:
     return dict(fetch_one(connection, STATISTICS))
 
 
-COUNT_LISTED = """
-SELECT (SELECT count(*) FROM listing) AS widgets,
-       (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions
-"""
-
-
-def count_listed(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return how many listed widgets there are, and how many versions they have."""
-    widgets, versions = fetch_one(connection, COUNT_LISTED)
-    return widgets, versions
-
-
 # The command unpack compares these times to warn about a pack that is older than the catalog.
 NEWEST_TIME = """
 SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
@@ -60,11 +48,3 @@ def find_last_published(read: Read) -> str | None:
     """Return the latest publishedAt of all versions; None if there are none."""
     ((time,),) = read(LAST_PUBLISHED, {})
     return time and str(time)
-
-
-ANY_WIDGET = "SELECT 1 FROM widget LIMIT 1"
-
-
-def check_readable(connection: sqlite3.Connection) -> None:
-    """Read a row, so that an unreadable file raises an error."""
-    fetch_one(connection, ANY_WIDGET)

@@ -6,10 +6,12 @@ from contextlib import closing
 import click
 from click.shell_completion import CompletionItem
 
+from ..domain.changes import WidgetName
 from ..settings import SettingError
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
-from ..store.read.widget_list import find_names, find_version_names
+from ..store.read.lookup import find_versions
+from ..store.read.widget_list import find_names
 from .context import files
 from .server_option import named_server
 from .terminal import replace_unprintable
@@ -39,9 +41,11 @@ def _find_items(database: Database, incomplete: str, end: str) -> list[Completio
         if end and len(names) == 1:
             (widget,) = [row["path"] for row in names]
         if widget:
-            versions = find_version_names(connection, widget)
-            if items := [item for item in versions if item.startswith(incomplete)]:
-                return [CompletionItem(item) for item in items]
+            scope, _, name = widget.partition("/")
+            rows = find_versions(database.fetch, WidgetName(scope, name))
+            items = [f"{widget}@{row['version']}" for row in rows]
+            if found := [item for item in items if item.startswith(incomplete)]:
+                return list(map(CompletionItem, found))
     return [
         CompletionItem(row["path"] + end, help=replace_unprintable(row["display_name"]))
         for row in names

@@ -8,7 +8,6 @@ from ...domain.pictures import picture_url
 from ..bundles.bundles import Bundles
 from ..connection.sqlite import fetch_all, fetch_one
 from . import json_sql
-from .candidates import NEWEST_FIRST
 
 LIST_WIDGETS = f"""
 SELECT json_set(json_remove({json_sql.WIDGET}, '$.createdAt'),
@@ -74,16 +73,3 @@ ORDER BY scope, name LIMIT :limit
 def find_names(connection: sqlite3.Connection, prefix: str, limit: int) -> list[sqlite3.Row]:
     """Return the scope/name and display name of widgets whose scope/name begins with the prefix."""
     return fetch_all(connection, FIND_NAMES, {"prefix": prefix, "limit": limit})
-
-
-FIND_VERSION_NAMES = f"""
-SELECT scope || '/' || name || '@' || version FROM version
-JOIN widget ON widget.id = widget_id
-WHERE scope || '/' || name = :widget
-ORDER BY {NEWEST_FIRST}
-"""
-
-
-def find_version_names(connection: sqlite3.Connection, widget: str) -> list[str]:
-    """Return each version of the widget scope/name as scope/name@version."""
-    return [name for (name,) in fetch_all(connection, FIND_VERSION_NAMES, {"widget": widget})]

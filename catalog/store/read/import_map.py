@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...domain.changes import WidgetName
 from ...domain.messages import quoted
 from ...domain.semver_ranges import is_version
 from ..connection.sqlite import Connection, fetch_one
@@ -14,23 +15,11 @@ from .parameters import ParameterError, check_repeated, require_compat_sdk
 MAX_WIDGETS = 100
 
 
-class RequestedWidget(NamedTuple):
-    """A widget of an import map; if version is None, the newest candidate is loaded."""
-
-    scope: str
-    name: str
-    version: str | None
-
-    @property
-    def path(self) -> str:
-        """The name by which a dashboard imports the widget."""
-        return f"{self.scope}/{self.name}"
-
-
 class ImportMapQuery(NamedTuple):
     """The widgets of an import map, and the candidates among which it chooses."""
 
-    widgets: tuple[RequestedWidget, ...]
+    # Without a version, the newest candidate is loaded.
+    widgets: tuple[WidgetName, ...]
     candidates: Candidates
 
 
@@ -39,11 +28,11 @@ def parse_import_map(parameters: Mapping[str, str], widgets: Sequence[str]) -> I
     require_compat_sdk(parameters.get("compatSdk"))
     candidates = parse_candidates(parameters)
     requested = tuple(map(_parse_widget, widgets))
-    check_repeated("widget", [each.path for each in requested], MAX_WIDGETS)
+    check_repeated("widget", [f"{each.scope}/{each.name}" for each in requested], MAX_WIDGETS)
     return ImportMapQuery(requested, candidates)
 
 
-def _parse_widget(text: str) -> RequestedWidget:
+def _parse_widget(text: str) -> WidgetName:
     path, _, version = text.rpartition("@")
     if "/" not in path:
         # An @ in the scope does not begin a version.
@@ -54,7 +43,7 @@ def _parse_widget(text: str) -> RequestedWidget:
             "widget must be scope/name or scope/name@version such as acme/clock@1.0.0, "
             f"not {quoted(text)}; a + in it must be sent as %2B."
         )
-    return RequestedWidget(scope, name, version or None)
+    return WidgetName(scope, name, version or None)
 
 
 # One JSON text with an array for each requested widget, in the order of the request: whether the
@@ -86,15 +75,17 @@ def find_import_map(
     integrity: dict[str, str] = {}
     unavailable: dict[str, str] = {}
     for widget, (is_listed, url, sha256) in zip(query.widgets, json.loads(text), strict=True):
+        # The name by which a dashboard imports the widget.
+        path = f"{widget.scope}/{widget.name}"
         if url is None:
-            unavailable[widget.path] = _explain(widget, query.candidates, is_listed=is_listed)
+            unavailable[path] = _explain(widget, query.candidates, is_listed=is_listed)
             continue
         url = public_url + url if url.startswith("/") else url
         expected = f"sha256-{b64encode(bytes.fromhex(sha256)).decode()}"
         if integrity.setdefault(url, expected) == expected:
-            imports[widget.path] = url
+            imports[path] = url
         else:
-            unavailable[widget.path] = (
+            unavailable[path] = (
                 f"Another widget in this map has a different hash for the same bundle URL, {url}."
             )
     response = {"imports": imports, "integrity": integrity}
@@ -104,10 +95,10 @@ def find_import_map(
     return content, f"{body}\n".encode()
 
 
-def _explain(widget: RequestedWidget, candidates: Candidates, *, is_listed: bool) -> str:
+def _explain(widget: WidgetName, candidates: Candidates, *, is_listed: bool) -> str:
     """Return why no version of a widget can be loaded."""
     if not is_listed:
-        return f"There is no widget {quoted(widget.path)}."
+        return f"There is no widget {quoted(str(widget.widget))}."
     if widget.version is not None:
-        return f"There is no version {quoted(f'{widget.path}@{widget.version}')}."
-    return candidates.explain_none(widget.path)
+        return f"There is no version {quoted(str(widget))}."
+    return candidates.explain_none(str(widget))

@@ -8,10 +8,7 @@ from ...domain.permissions import Access
 from ...domain.trusts import Trust
 from .lookup import Read
 
-_TRUSTS = "SELECT * FROM trust WHERE removed_at IS NULL"
-LIST_TRUSTS = f"{_TRUSTS} ORDER BY name"
-FIND_BY_ISSUER = f"{_TRUSTS} AND issuer = :issuer ORDER BY name"
-FIND_TRUST = f"{_TRUSTS} AND name = :name"
+LIST_TRUSTS = "SELECT * FROM trust WHERE removed_at IS NULL ORDER BY name"
 
 
 def list_trusts(read: Read) -> list[Trust]:
@@ -21,15 +18,12 @@ def list_trusts(read: Read) -> list[Trust]:
 
 def find_by_issuer(read: Read, issuer: object) -> list[Trust]:
     """Return the trusts of an issuer by name."""
-    if not isinstance(issuer, str):
-        return []
-    return [_trust(row) for row in read(FIND_BY_ISSUER, {"issuer": issuer})]
+    return [each for each in list_trusts(read) if each.issuer == issuer]
 
 
 def find_trust(read: Read, name: str) -> Trust | None:
     """Return the trust with this name, or None."""
-    rows = read(FIND_TRUST, {"name": name})
-    return _trust(rows[0]) if rows else None
+    return next((each for each in list_trusts(read) if each.name == name), None)
 
 
 def _trust(row: sqlite3.Row) -> Trust:

@@ -28,8 +28,7 @@ ON_PAGE = f"({IN_TEXT} OR instr(listing.page_text, :word{{number}}))"
 SINGULAR_ON_PAGE = f"""({ON_PAGE}
     OR listing.folded_text || ' ' || listing.page_text || ' ' GLOB :singular{{number}})"""
 # A word that is probably a plural: its singular has at least three letters.
-PLURAL = re.compile("([a-z]+[a-rtv-z])s")
-MIN_PLURAL_LENGTH = 4
+PLURAL = re.compile("([a-z]{2,}[a-rtv-z])s")
 
 HAS_KEYWORD = """
 widget_id IN (SELECT widget_id FROM listing_keyword WHERE keyword = :keyword)
@@ -107,12 +106,13 @@ def find_conditions(query: SearchQuery) -> Conditions:
         "license": "" if query.license in (NONE, None) else filter_text(query.license),
         **query.candidates.values,
     }
+    license_column = _column(query.latest, "license", "''")
     return Conditions(
         source=WITH_TRIGRAMS if trigrams else "listing",
         matches=matches,
-        filters=_filters(query),
+        filters=_filters(query, license_column),
         permissions=_column(query.candidates, "permissions", "'null'"),
-        license=_column(query.latest, "license", "''"),
+        license=license_column,
         updated=_column(query.latest, "published_at", "''"),
         in_name=all_of(in_name),
         words_in_name=count_words(in_name),
@@ -129,11 +129,7 @@ def count_words(matches: Iterable[str]) -> str:
 def _singulars(words: Sequence[str]) -> dict[int, str]:
     """Return the singular of each word that is probably a plural, by the position of the word."""
     found = {number: PLURAL.fullmatch(word) for number, word in enumerate(words)}
-    return {
-        number: match[1]
-        for number, match in found.items()
-        if match and len(match[0]) >= MIN_PLURAL_LENGTH
-    }
+    return {number: match[1] for number, match in found.items() if match}
 
 
 # The columns of listing that describe the latest version.
@@ -150,13 +146,12 @@ def _newest(candidates: Candidates, column: str, default: str) -> str:
     return f"coalesce({candidates.newest(column, 'listing.widget_id', in_scan=True)}, {default})"
 
 
-def _column(candidates: Candidates, column: str, default: str) -> str:
-    """Return the SQL expression for a column of a listing row's newest candidate.
+def _choose(candidates: Candidates, listed: str, newest: str) -> str:
+    """Combine an SQL expression on listing with the same expression on the newest candidate.
 
     If a request restricts the time, the time is usually recent. Most latest versions are older, so
-    the column of listing is enough for them.
+    the expression on listing is enough for them.
     """
-    listed, newest = _listed(candidates, column), _newest(candidates, column, default)
     if candidates.sdk is not None:
         return newest
     if candidates.before is None:
@@ -164,24 +159,16 @@ def _column(candidates: Candidates, column: str, default: str) -> str:
     return f"iif({_listed(candidates, 'published_at')} < :before, {listed}, {newest})"
 
 
-def _filter(candidates: Candidates, listed: str, newest: str) -> str:
-    """Combine a condition on listing with the same condition on the newest candidate.
-
-    The condition on listing comes first, so that candidates are looked up for few widgets.
-    """
-    if candidates.sdk is not None:
-        return newest
-    if candidates.before is None:
-        return listed
-    updated = _listed(candidates, "published_at")
-    return f"({listed} OR {updated} >= :before) AND ({updated} < :before OR {newest})"
+def _column(candidates: Candidates, column: str, default: str) -> str:
+    """Return the SQL expression for a column of a listing row's newest candidate."""
+    return _choose(candidates, _listed(candidates, column), _newest(candidates, column, default))
 
 
 def _has_permission(query: SearchQuery) -> str:
     candidates = query.candidates
     listed = _listed(candidates, "permissions")
     newest = _newest(candidates, "permissions", "'null'")
-    return _filter(
+    return _choose(
         candidates,
         _is_admitted(query, listed, HAS_PERMISSION.format(permissions=listed)),
         _is_admitted(query, newest, IN_PERMISSIONS.format(permissions=newest)),
@@ -198,18 +185,12 @@ def _is_admitted(query: SearchQuery, permissions: str, has_permission: str) -> s
     return has_permission
 
 
-def _has_license(query: SearchQuery) -> str:
-    listed = _listed(query.latest, "license")
-    newest = _newest(query.latest, "license", "''")
-    return _filter(query.latest, f"{listed} = :license", f"{newest} = :license")
-
-
-def _filters(query: SearchQuery) -> dict[str, str]:
+def _filters(query: SearchQuery, license_column: str) -> dict[str, str]:
     filters = {
         "scope": (query.scope, IN_SCOPE),
         "official": (query.official, IS_OFFICIAL),
         "permission": (query.permission, _has_permission(query)),
-        "license": (query.license, _has_license(query)),
+        "license": (query.license, f"{license_column} = :license"),
     }
     return {name: each for name, (value, each) in filters.items() if value is not None}
 

@@ -123,7 +123,7 @@ class DatabaseCatalog:
         names = widget.scope, widget.name
         with database().read() as connection:
             found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
-        installs: Json | None = json.loads(found[1]) if found else None
+        installs: Json | None = json.loads(found) if found else None
         return installs
 
     def read_origin(self, widget: WidgetName) -> dict[str, str]:

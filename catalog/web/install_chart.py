@@ -19,7 +19,7 @@ def load_install_chart(connection: Connection, widget: Json) -> Json:
     """
     day = today()
     found = find_installs(connection, widget["scope"], widget["name"], 7 * WEEKS, day)
-    installs = json.loads(found[1]) if found else {"days": [], "versions": []}
+    installs = json.loads(found) if found else {"days": [], "versions": []}
     last_day = date(1970, 1, 1) + timedelta(days=day)
     sums = [0] * WEEKS
     for each in installs["days"]:

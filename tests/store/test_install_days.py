@@ -159,7 +159,7 @@ class Catalog:
         for path in PATHS:
             scope, name = path.split("/")
             found = find_installs(self.database.reader(), scope, name, days, self.day)
-            shown = json.loads(found[1]) if found else None
+            shown = json.loads(found) if found else None
             assert shown == self.model.expected(path, days, self.day)
         for statement, expected in (
             (STORED_DAYS, self.model.by_day),
@@ -213,7 +213,7 @@ def test_the_newest_800_days_with_installs_stay(app_with: Apps) -> None:
     assert stored == dict.fromkeys(expected, 1)
     installs = find_installs(database.reader(), "acme", "clock", SHOWN_DAYS, FIRST_DAY + 900)
     assert installs
-    shown = json.loads(installs[1])
+    shown = json.loads(installs)
     assert (shown["total"], len(shown["days"])) == (902, SHOWN_DAYS)
     assert shown["versions"] == [{"version": "1.0.0", "installs": 902}]
 
@@ -238,7 +238,7 @@ def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_
 def shown(app: Flask) -> Any:
     found = find_installs(app.extensions["database"].reader(), "acme", "clock", 90, FIRST_DAY)
     assert found
-    return json.loads(found[1])
+    return json.loads(found)
 
 
 def test_import_and_export_do_not_carry_days(app_with: Apps) -> None:

@@ -17,7 +17,7 @@ from ...store.read.detail import (
     revalidate_content,
     revalidate_detail,
 )
-from ...store.read.installs import find_installs, parse_days, revalidate_installs
+from ...store.read.installs import find_installs, parse_days
 from ...store.write.installs import count_install
 from ..response_cache import RenderResult, render_for_cache, request_url
 from .blueprint import READ_HEADERS, no_widget, v1
@@ -69,16 +69,14 @@ def installs(scope: str, name: str) -> Response:
     days = parse_days(request.args.to_dict())
 
     def render(connection: Connection) -> RenderResult:
-        result = find_installs(connection, scope, name, days, today())
-        if result is None:
+        day = today()
+        body = find_installs(connection, scope, name, days, day)
+        if body is None:
             abort(404, no_widget(scope, name))
-        return result
+        return day, body
 
-    return render_for_cache(
-        lambda connection, revision: revalidate_installs(connection, scope, name, revision),
-        render,
-        READ_HEADERS,
-    )
+    # The response is rendered again after every commit, and on the next day.
+    return render_for_cache(lambda connection, day: None, render, READ_HEADERS)
 
 
 @v1.get("/<scope>/<name>/about")

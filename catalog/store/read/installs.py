@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Mapping
 
-from ..connection.sqlite import DAY, fetch_one, today
+from ..connection.sqlite import DAY, fetch_one
 from .candidates import NEWEST_FIRST
 from .parameters import parse_positive
 
@@ -17,11 +17,6 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-# The response about installs depends on four values: the revision of the content, the download
-# count, the installs on the last day that had any, and the current day. The download count alone is
-# not enough, because it stops growing at its limit.
-InstallsRevision = tuple[int, int | None, int | None, int]
-
 # Days in the future come from a wrong clock and are left out.
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date, 'installs', installs))
@@ -33,13 +28,10 @@ INSTALLED_VERSIONS = f"""json((
     FROM (
         SELECT version, installs FROM install_version CROSS JOIN version USING (widget_id, version)
         WHERE widget_id = widget.id ORDER BY {NEWEST_FIRST})))"""
-ON_LAST_DAY = (
-    "(SELECT installs FROM install_day WHERE widget_id = widget.id AND day = installed_day)"
-)
 INSTALLS = f"""
-SELECT content, download_count, {ON_LAST_DAY}, json_object(
+SELECT json_object(
     'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {INSTALLED_VERSIONS})
-FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
+FROM widget WHERE scope = :scope AND name = :name AND (listed OR :unlisted)
 """
 
 
@@ -51,25 +43,8 @@ def find_installs(
     today: int,
     *,
     unlisted: bool = False,
-) -> tuple[InstallsRevision, bytes] | None:
-    """Return the revision and the JSON of the installs up to today; None if no widget is found."""
+) -> bytes | None:
+    """Return the JSON of the installs up to today; None if no widget is found."""
     values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
     row = fetch_one(connection, INSTALLS, values)
-    if row is None:
-        return None
-    *counts, text = row
-    return (*counts, today), f"{text}\n".encode()
-
-
-INSTALLS_REVISION = f"""
-SELECT content, download_count, {ON_LAST_DAY}
-FROM revision JOIN widget ON scope = :scope AND name = :name
-"""
-
-
-def revalidate_installs(
-    connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
-) -> InstallsRevision | None:
-    """Return the revision if the installs are still the same, else None."""
-    row = fetch_one(connection, INSTALLS_REVISION, {"scope": scope, "name": name})
-    return revision if row and (*row, today()) == revision else None
+    return f"{row[0]}\n".encode() if row else None

@@ -94,9 +94,7 @@ class DatabaseCatalog:
         columns = dict(changes)
         if "keywords" in changes:
             columns["keywords"] = check_keywords(changes["keywords"])
-        if picture is None:
-            return moderation.edit_widget(database(), local_actor(), widget, columns)
-        return moderation.edit_with_picture(
+        return moderation.edit_widget(
             database(), bundles(), local_actor(), widget, columns, picture
         )
 

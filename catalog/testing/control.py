@@ -152,13 +152,11 @@ class Control:
         """Set the about of a widget, such as its readme, links and picture."""
         widget, changes = read_name(parse_widget, target), check_description(fields)
         picture = decode_base64("pictureBase64", pictureBase64) if pictureBase64 else None
-        if picture is None:
-            removed = {"picture": None} if pictureBase64 == "" else {}
-            moderation.edit_widget(self._database, local_actor(), widget, {**changes, **removed})
-        else:
-            moderation.edit_with_picture(
-                self._database, self._bundles, local_actor(), widget, changes, picture
-            )
+        if pictureBase64 == "":
+            changes["picture"] = None
+        moderation.edit_widget(
+            self._database, self._bundles, local_actor(), widget, changes, picture
+        )
 
     def yank(self, target: str, reason: str | None = None) -> None:
         """Withdraw versions."""
@@ -185,7 +183,8 @@ class Control:
 
     def _set_listed(self, target: str, listed: bool) -> None:
         widget = read_name(parse_widget, target)
-        moderation.edit_widget(self._database, local_actor(), widget, {"listed": listed})
+        changes = {"listed": listed}
+        moderation.edit_widget(self._database, self._bundles, local_actor(), widget, changes)
 
     def delete(self, target: str) -> None:
         """Delete a widget or a version."""

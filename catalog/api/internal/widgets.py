@@ -7,7 +7,7 @@ from ...domain.documents import ABOUT_FIELDS, ABOUT_KEYS, WIDGET_FIELDS, Row
 from ...domain.messages import NotAllowedError
 from ...domain.pictures import MAX_PICTURE_BYTES
 from ...store.read.tokens import Token
-from ...store.write.moderation import edit_widget, edit_with_picture
+from ...store.write.moderation import edit_widget
 from .authentication import authorized, check_official
 from .blueprint import WIDGET, database, internal
 from .bodies import check_body_accepted, read_changes, read_limited
@@ -44,14 +44,8 @@ def change_widget(
     token: Token, widget: WidgetName, changes: Row, picture: bytes | None
 ) -> Response:
     """Change a widget in one transaction, and respond with the changes."""
-    if picture is None:
-        return jsonify(edit_widget(database(), token.actor, widget, changes, dry_run=g.dry_run))
-    bundles = service_bundles()
-    return jsonify(
-        edit_with_picture(
-            database(), bundles, token.actor, widget, changes, picture, dry_run=g.dry_run
-        )
-    )
+    files = database(), service_bundles()
+    return jsonify(edit_widget(*files, token.actor, widget, changes, picture, dry_run=g.dry_run))
 
 
 @internal.put(f"{WIDGET}/picture")

@@ -8,7 +8,14 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...domain.changes import ChangedVersion, Edited, LatestVersions, Moderated, WidgetName
+from ...domain.changes import (
+    ChangedVersion,
+    ChangeError,
+    Edited,
+    LatestVersions,
+    Moderated,
+    WidgetName,
+)
 from ...domain.documents import ABOUT_KEYS, WIDGET_FIELDS, Row
 from ...domain.manifests import check_new_picture
 from ...domain.pictures import check_picture
@@ -17,15 +24,14 @@ from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_versions
 from ..read.lookup import (
-    SelectedVersions,
     check_is_local,
     find_versions,
     get_widget,
+    match_versions,
     select_versions,
 )
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
 from .about import changed_columns, edit_about, find_about_rows, picture_file, store_files
-from .write_budget import WriteBudget
 
 # The columns of a version that can be changed, and their keys in the audit log.
 STATE_KEYS = {
@@ -38,7 +44,14 @@ UPDATE version
 SET yanked = :yanked, yanked_reason = :yanked_reason, deprecation_message = :deprecation_message
 WHERE id = :id
 """
-
+# Writing this many bytes takes up to two seconds, and installs wait for it.
+MAX_WRITTEN_BYTES = 16 * 1024 * 1024
+# The approximate size of a row without its long texts.
+ROW_BYTES = 200
+WRITES_TOO_MUCH = (
+    f"The change would write more than {MAX_WRITTEN_BYTES} bytes, and installs would have to wait "
+    "for it. Name fewer versions at once, or use a shorter text."
+)
 
 NewState = Callable[[sqlite3.Row], Row]
 
@@ -84,44 +97,39 @@ def _set_states(
     new_state: NewState,
     dry_run: bool,
 ) -> list[Moderated]:
-    """Change the versions in one transaction; return the changes for each widget."""
+    """Write and record the new state of each version that differs; return the changes by widget."""
 
     def change(transaction: Transaction) -> list[Moderated]:
         selections = select_versions(transaction.read, targets)
         for each in selections:
             check_is_local(get_widget(transaction.read, each.widget))
-        budget = WriteBudget()
-        return [
-            _change_selected(transaction, action, each, new_state, budget) for each in selections
-        ]
+        results: list[Moderated] = []
+        rows: dict[int, Row] = {}
+        written = 0
+        for widget, versions, selected in selections:
+            changed: list[ChangedVersion] = []
+            for row in selected:
+                state = new_state(row)
+                before, after = version_state(row, state), version_state(state, state)
+                target = widget._replace(version=row["version"])
+                already = bool(before.get("yanked", before.get("deprecationMessage") is not None))
+                is_changed = before != after
+                changed.append({"version": str(target), "changed": is_changed, "already": already})
+                if is_changed:
+                    # The audit log stores both states, and the version stores the new one.
+                    texts = json.dumps([before, after, after], ensure_ascii=False)
+                    written += len(texts.encode()) + 2 * ROW_BYTES
+                    if written > MAX_WRITTEN_BYTES:
+                        raise ChangeError(WRITES_TOO_MUCH)
+                    rows[row["id"]] = {**row, **state}
+                    transaction.record(action, target, before=before, after=after)
+            newest_first = [rows.get(row["id"], row) for row in versions]
+            results.append(Moderated(versions=changed, **latest_versions(versions, newest_first)))
+        if rows:
+            transaction.execute_many(SET_STATE, rows.values())
+        return results
 
     return database.transact(change, actor, dry_run=dry_run)
-
-
-def _change_selected(
-    transaction: Transaction,
-    action: str,
-    selection: SelectedVersions,
-    new_state: NewState,
-    budget: WriteBudget,
-) -> Moderated:
-    """Write and record the new state of each selected version whose state differs."""
-    changed: list[ChangedVersion] = []
-    rows: dict[int, Row] = {}
-    for row in selection.selected:
-        state = new_state(row)
-        before, after = version_state(row, state), version_state(state, state)
-        target = selection.widget._replace(version=row["version"])
-        already = bool(before.get("yanked", before.get("deprecationMessage") is not None))
-        changed.append({"version": str(target), "changed": before != after, "already": already})
-        if before != after:
-            budget.spend(before, after)
-            rows[row["id"]] = {**row, **state}
-            transaction.record(action, target, before=before, after=after)
-    if rows:
-        transaction.execute_many(SET_STATE, rows.values())
-    versions = [rows.get(row["id"], row) for row in selection.versions]
-    return Moderated(versions=changed, **latest_versions(selection.versions, versions))
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
@@ -143,16 +151,20 @@ WHERE id = :id
 
 def edit_widget(
     database: Database,
+    bundles: Bundles,
     actor: Actor,
     target: WidgetName,
     changes: Mapping[str, Any],
+    picture: bytes | None = None,
     *,
     dry_run: bool = False,
 ) -> Edited:
     """Set properties of a widget in one transaction: its description, listed, isOfficial, about.
 
-    The file of a new picture must already be stored. Raise MissingError if there is no such widget.
+    Store the file of a new picture; if the change is refused, raise ChangeError and leave no file.
     """
+    if picture is not None:
+        changes = {**changes, "picture": check_picture(check_new_picture(picture))}
 
     def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
@@ -185,29 +197,10 @@ def edit_widget(
             )
         return {"widget": str(target), "changed": True}
 
-    return database.transact(change, actor, dry_run=dry_run)
-
-
-def edit_with_picture(
-    database: Database,
-    bundles: Bundles,
-    actor: Actor,
-    target: WidgetName,
-    changes: Mapping[str, Any],
-    picture: bytes,
-    *,
-    dry_run: bool = False,
-) -> Edited:
-    """Store a picture, and set it with other properties of a widget in one transaction.
-
-    If the change is refused, raise ChangeError and leave no file.
-    """
-    all_changes = {**changes, "picture": check_picture(check_new_picture(picture))}
-    planned = edit_widget(database, actor, target, all_changes, dry_run=True)
-    if dry_run:
-        return planned
+    if picture is None or dry_run:
+        return database.transact(change, actor, dry_run=dry_run)
     with store_files(bundles, [picture_file(picture)]):
-        return edit_widget(database, actor, target, all_changes)
+        return database.transact(change, actor)
 
 
 def record_listing(
@@ -227,14 +220,10 @@ def delete(database: Database, actor: Actor, target: WidgetName) -> LatestVersio
         if target.version is None:
             remove_widgets(transaction, "delete", [{**row, "versions": len(versions)}])
             return latest_versions(versions, [])
-        ((_, _, selected),) = select_versions(transaction.read, [target])
-        budget = WriteBudget()
-        for each in selected:
-            budget.spend(version_state(each, STATE_KEYS))
-        removed = {target._replace(version=each["version"]): each for each in selected}
-        remove_versions(transaction, "delete", removed)
-        ids = {each["id"] for each in selected}
-        return latest_versions(versions, [each for each in versions if each["id"] not in ids])
+        removed = match_versions(versions, target)
+        named = {target._replace(version=each["version"]): each for each in removed}
+        remove_versions(transaction, "delete", named)
+        return latest_versions(versions, [each for each in versions if each not in removed])
 
     return database.transact(change, actor)
 

@@ -114,7 +114,7 @@ class Readers(DatabaseFile):
             fetch_all(connection, f"PRAGMA cache_size = -{IO_THREAD_CACHE_KIB}")
         steps = IO_THREAD_STEPS if on_io_thread else POOL_STEPS
         connection.set_progress_handler(self.deadline.is_past, steps)
-        connection.is_past_deadline = self.deadline.is_past
+        connection.check_deadline = self.deadline.check
         return connection
 
     def _use(self, connection: Connection) -> Connection:

@@ -81,7 +81,8 @@ class Connection(sqlite3.Connection):
     on_io_thread = False
     # The file of the rqlite node that this connection has open; see node_file.py.
     file: tuple[tuple[int, int], tuple[int, int] | None] | None = None
-    is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
+    # Raises DeadlineExceeded if the thread's deadline has passed; for long Python loops.
+    check_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -89,11 +90,6 @@ class Connection(sqlite3.Connection):
         # Counts that searches cache, each with its content revision; see search.py. All connections
         # to the same opened file share this dictionary.
         self.counts: dict[object, tuple[int, Any]] = {}
-
-    def check_deadline(self) -> None:
-        """Raise DeadlineExceeded if the deadline has passed; call this in long Python loops."""
-        if self.is_past_deadline():
-            raise DeadlineExceeded
 
     def data_version(self) -> DataVersion:
         """Return a value that changes when another connection commits, in any process.

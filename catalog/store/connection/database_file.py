@@ -3,6 +3,7 @@
 import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from .deadlines import Deadline
 from .file_paths import (
     FileId,
     entry_id,
-    file_exists,
     is_deleted,
     is_in_wal_mode,
     missing_permission,
@@ -63,8 +63,16 @@ class DatabaseFile:
         return self.real_path.parent
 
     def exists(self) -> bool:
-        """Return whether the file exists and is not empty."""
-        return file_exists(self.path, self.name)
+        """Return whether the file exists and is not empty; raise DatabaseError if it is unusable."""
+        try:
+            status = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise DatabaseError(f"{self.name} cannot be accessed: {error.strerror}.") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DatabaseError(f"{self.name} is not a file.")
+        return status.st_size > 0
 
     def is_same_file(self, path: Path) -> bool:
         """Return whether the path refers to the catalog's file."""

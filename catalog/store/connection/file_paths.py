@@ -1,11 +1,8 @@
 """The paths of a database file and its WAL, and whether these files exist and are writable."""
 
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
-
-from .sqlite import DatabaseError
 
 # Device and inode number.
 FileId = tuple[int, int]
@@ -34,19 +31,6 @@ def entry_id(path: Path, *, follow_symlinks: bool = False) -> FileId | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def file_exists(path: Path, name: str) -> bool:
-    """Return whether a non-empty file is at the path; raise DatabaseError if it is unusable."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise DatabaseError(f"{name} cannot be accessed: {error.strerror}.") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise DatabaseError(f"{name} is not a file.")
-    return status.st_size > 0
 
 
 def is_in_wal_mode(path: Path) -> bool:

@@ -63,7 +63,7 @@ class DatabaseFile:
         return self.real_path.parent
 
     def exists(self) -> bool:
-        """Return whether the file exists and is not empty; raise DatabaseError if it is unusable."""
+        """Return whether a non-empty file exists; raise DatabaseError if it cannot be used."""
         try:
             status = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""The paths of a database file and its WAL, and whether these files exist and are writable."""
+"""The paths of a database file and its WAL, and whether these files are in place and writable."""
 
 import os
 from contextlib import suppress

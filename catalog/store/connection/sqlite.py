@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -154,6 +154,15 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
     # concurrent read.
     connection.execute("PRAGMA journal_size_limit = 33554432")
     return connection
+
+
+@contextmanager
+def temporary_copy(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Yield a copy of the database in a temporary file."""
+    with closing(sqlite3.connect("", uri=True, isolation_level=None)) as copy:
+        copy.row_factory = sqlite3.Row
+        connection.backup(copy)
+        yield copy
 
 
 @contextmanager

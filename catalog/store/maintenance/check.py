@@ -3,7 +3,6 @@
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 
 from ...domain.changes import TooLargeError
 from ...domain.documents import (
@@ -17,7 +16,7 @@ from ...domain.messages import quoted
 from ...domain.validators import check_base_url, check_etag
 from ..bundles.bundles import Bundles
 from ..connection.database import Database
-from ..connection.sqlite import is_busy, is_disk_full
+from ..connection.sqlite import is_busy, is_disk_full, temporary_copy
 from ..connection.transaction import Transaction
 from ..read.export import ABOUT, read_document, widget_rows
 from ..schema.derived import (
@@ -70,10 +69,8 @@ def _rewrite_derived(transaction: Transaction) -> None:
 def check_catalog(database: Database) -> Iterator[str]:
     """Return a sentence for each problem in the database."""
     try:
-        with database.read() as connection, closing(sqlite3.connect("")) as copy:
-            # Run the repair in a copy, so that no install waits for it.
-            connection.backup(copy)
-            copy.row_factory, copy.isolation_level = sqlite3.Row, None
+        # Run the repair in a copy, so that no install waits for it.
+        with database.read() as connection, temporary_copy(connection) as copy:
             yield from _check_file(connection)
             yield from _check_derived(copy)
             for row in widget_rows(connection):

@@ -14,8 +14,8 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +34,7 @@ from ..sqlite import (
     ReplicaBehindError,
     WouldBlock,
     connect,
+    temporary_copy,
 )
 from ..transaction import Actor, Transaction, Values
 from .collected import CollectedTransaction
@@ -184,17 +185,6 @@ class Cluster(NodeFile):
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
 
-    @contextmanager
-    def _copy_local(self) -> Iterator[sqlite3.Connection]:
-        """Yield a temporary copy of the local file."""
-        with (
-            self._open_local() as connection,
-            closing(sqlite3.connect("", uri=True, isolation_level=None)) as copy,
-        ):
-            copy.row_factory = sqlite3.Row
-            connection.backup(copy)
-            yield copy
-
     def open_for_serving(self) -> None:
         """Wait until the node is ready; raise DatabaseError if this release cannot use it."""
         self._wait_for_node()
@@ -250,7 +240,7 @@ class Cluster(NodeFile):
 
     def migrate(self) -> None:
         """Migrate the whole cluster to the schema of this release; stop all services first."""
-        with self._copy_local() as copy:
+        with self._open_local() as local, temporary_copy(local) as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
             if read_revision(copy) != self.node.leader_revision():
@@ -269,7 +259,7 @@ class Cluster(NodeFile):
         revision = self.node.leader_revision()
         # Wait for the leader's writes: the local file may not yet show that a token was revoked.
         self.check_writes()
-        with self._copy_local() as copy:
+        with self._open_local() as local, temporary_copy(local) as copy:
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
             if revision != self.node.leader_revision():
                 raise DatabaseError("Another writer changed the catalog; nothing was done. Retry.")

@@ -34,7 +34,7 @@ def gc(dry_run: bool) -> None:
         if not dry_run:
             for sha256 in unused:
                 bundles().remove(sha256)
-            for path in (*partials, *bundles().orphaned()):
+            for path in partials:
                 path.unlink(missing_ok=True)
     # Compress without the lock, so that publishers need not wait.
     compressed = compress_older(dry_run=dry_run)

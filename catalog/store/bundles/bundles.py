@@ -15,8 +15,7 @@ from ...system.paths import path_text
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"
 GZIP_SUFFIX = ".gz"
-# Patterns for the names of compressed bundles and of incomplete files.
-COMPRESSED_NAME = re.compile("[0-9a-f]{64}[.]gz")
+# Matches the names of incomplete files.
 PARTIAL_NAME = re.compile("[0-9a-f]{64}([.][a-z0-9_]+[.]gz)?[.]partial")
 # The maximum time that a command waits for the lock on the directory. Other processes hold this
 # lock while they move a batch of bundles into place.
@@ -77,12 +76,6 @@ class Bundles:
         names = filter(PARTIAL_NAME.fullmatch, _names(self.directory))
         return [self.directory / name for name in names]
 
-    def orphaned(self) -> list[Path]:
-        """Return the compressed forms of bundles that are not stored."""
-        names = filter(COMPRESSED_NAME.fullmatch, _names(self.directory))
-        paths = (self.directory / name for name in names)
-        return [path for path in paths if not path.with_suffix("").exists()]
-
     def create(self) -> None:
         """Create the directory if it is missing."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,9 +112,10 @@ class Bundles:
 
     def accept(self, incoming: "Bundles", sha256: str) -> None:
         """Move a bundle, and its compressed form if there is one, from the incoming() directory."""
+        # A process that is killed in between must not leave a compressed form without its bundle.
+        os.replace(incoming.path(sha256), self.path(sha256))
         if (compressed := incoming.gzip_path(sha256)).exists():
             os.replace(compressed, self.gzip_path(sha256))
-        os.replace(incoming.path(sha256), self.path(sha256))
 
     def add(
         self, sha256: str, size: int | None, chunks: Iterable[bytes], *, durable: bool = True
@@ -171,8 +165,8 @@ class Bundles:
 
     def remove(self, sha256: str) -> None:
         """Remove the bundle and its compressed form; call this only if no version refers to it."""
-        self.path(sha256).unlink(missing_ok=True)
         self.gzip_path(sha256).unlink(missing_ok=True)
+        self.path(sha256).unlink(missing_ok=True)
 
 
 def _names(directory: Path) -> list[str]:

@@ -547,8 +547,8 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         message = error_message(run(app, "serve"))
         assert message == (
             f"{nodes[0].database} has schema version 2, but this release needs "
-            f"{SCHEMA_VERSION}. Stop all services of "
-            "the cluster, run the command migrate once, and start them again."
+            f"{SCHEMA_VERSION}. Stop all services in "
+            "the cluster, run widget-catalog migrate once, and start them again."
         )
         assert "has schema version 2" in error_message(run(app, "list"))
         assert run(app, "migrate").exit_code == 0

@@ -1,1 +1,1 @@
-"""The files of the stored bundles and pictures."""
+"""The files that hold stored bundles and pictures."""

@@ -1,4 +1,4 @@
-"""The directory of stored bundles: files that are named by the SHA-256 of their content."""
+"""The directory of stored bundles: each file is named after the SHA-256 of its content."""
 
 import hashlib
 import os
@@ -49,7 +49,7 @@ class Bundles:
         return self.path(sha256).with_suffix(GZIP_SUFFIX)
 
     def has(self, sha256: str, size: int | None = None) -> bool:
-        """Return whether the bundle exists, with this size if one is given."""
+        """Return whether the bundle exists and, if a size is given, has this size."""
         try:
             status = self.path(sha256).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +57,7 @@ class Bundles:
         return size in (None, status.st_size)
 
     def has_picture(self, described: Mapping[str, object]) -> bool:
-        """Return whether the file of a picture exists and matches the description."""
+        """Return whether a picture's file exists and matches the description."""
         try:
             with open(self.path(str(described["sha256Hash"])), "rb") as file:
                 return is_picture(file.read(MAX_PICTURE_BYTES + 1), described)
@@ -111,7 +111,7 @@ class Bundles:
             yield Bundles(directory)
 
     def accept(self, incoming: "Bundles", sha256: str) -> None:
-        """Move a bundle, and its compressed form if there is one, from the incoming() directory."""
+        """Move a bundle, and its compressed form if any, out of the incoming() directory."""
         # A process that is killed in between must not leave a compressed form without its bundle.
         os.replace(incoming.path(sha256), self.path(sha256))
         if (compressed := incoming.gzip_path(sha256)).exists():
@@ -138,7 +138,7 @@ class Bundles:
             # Remove the incomplete file: the disk may be full.
             new.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                # Add a path to the error: a failed write does not name its file.
+                # Add a path to the error: the error of a failed write does not name the file.
                 error.filename = error.filename or str(self.directory)
             raise
 
@@ -157,7 +157,7 @@ class Bundles:
             try:
                 _verify(file, sha256, size=None)
             except OSError as error:
-                # Add the path to the error: a failed read does not name its file.
+                # Add the path to the error: the error of a failed read does not name the file.
                 error.filename = error.filename or str(path)
                 raise
             file.seek(0)

@@ -16,7 +16,7 @@ from .bundles import GZIP_SUFFIX, PARTIAL, BundleError, Bundles
 
 # A smaller body fits into one packet, compressed or not.
 MIN_LENGTH = 1000  # bytes
-# Level 9 takes up to three times as long and saves only 1 % more.
+# Level 9 takes up to three times as long and saves only 1% more.
 LEVEL = 6
 # The value of wbits that makes zlib write a gzip header; the header contains no timestamp.
 GZIP_FORMAT = 31

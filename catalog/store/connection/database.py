@@ -26,9 +26,9 @@ from .sqlite import (
 from .transaction import Actor, Transaction, Values
 from .write_counts import WriteCounts
 
-# While another process holds the write lock, queued writes wait one after another. The busy timeout
-# of a write starts when the write arrives. In its turn, a write waits for the rest of its timeout,
-# but at least for this long.
+# While another process holds the write lock, queued writes wait for it one after another. A write's
+# busy timeout starts when the write arrives. When its turn comes, it waits for the rest of that
+# timeout, but at least this long.
 STALLED_BUSY_TIMEOUT_MS = 5
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Database(Readers):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
-        # Called once when a write has waited a second for another process. Only commands set this
+        # Called once if a write has waited for another process for a second. Only commands set this
         # callback; their writes then wait for up to another minute.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
@@ -156,7 +156,7 @@ class Database(Readers):
         self.is_writable = True
 
     def log_error(self, effect: str, error: Exception) -> None:
-        """Log the error of a request with its effect; log damage to the file only once."""
+        """Log a request's error and its effect; log damage to the file only once."""
         # If the file cannot be opened, the SQLite error is the cause of a DatabaseError.
         if not (is_damage(error) or is_damage(error.__cause__)):
             logger.error("%s: %s", effect, error)

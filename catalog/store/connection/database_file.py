@@ -1,4 +1,4 @@
-"""The database file: how it is created, opened, migrated, replaced and closed."""
+"""Creates, opens, migrates, replaces and closes the database file."""
 
 import logging
 import os
@@ -34,27 +34,27 @@ class DatabaseFile:
 
     # How long a connection waits for another process to release its lock.
     busy_timeout_ms = BUSY_TIMEOUT_MS
-    # What to do about the file of an earlier release.
+    # What to do if an earlier release wrote the file.
     migration_advice = "Run widget-catalog migrate, or start the service."
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        # The path for messages, printable even if it is not Unicode.
+        # The path for messages, printable even if it is not valid Unicode.
         self.name = path_text(self.path)
         # The deadline of the current thread.
         self.deadline = Deadline()
-        # Held by the thread that writes or opens the file.
+        # Held by the thread that is writing to the file or opening it.
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
         # The identities of the file, the links to it, its WAL and the WAL index when the file was
-        # opened. Links matter because SQLite names the WAL after the file that they lead to.
+        # opened. Links matter because SQLite names the WAL after the file that they point to.
         self._opened: dict[Path, FileId | None] = {}
         # The path of the opened file, after following all links.
         self._opened_file = self.path
 
     @property
     def real_path(self) -> Path:
-        """The path of the file after following links; SQLite appends -wal to this path."""
+        """The file's path after following links; SQLite appends -wal to this path."""
         return Path(os.path.realpath(self.path))
 
     @property
@@ -113,7 +113,7 @@ class DatabaseFile:
         self.migrate()
 
     def migrate(self) -> None:
-        """Migrate the file to the schema of this release, and keep a copy of the old file."""
+        """Migrate the file to this release's schema, and keep a copy of the old file."""
         with self.deadline.holding(self._write_lock):
             self._open_writer(may_migrate=True)
 

@@ -1,8 +1,8 @@
-"""The deadline of each thread: how long it may work on a request or wait for a lock.
+"""Deadlines, which limit how long a thread may work on a request or wait for a lock.
 
-A budget limits the CPU time of the thread: on a busy machine, wall time says nothing about the cost
-of a request. When the budget is spent, another thread restarts the request, so a thread with a
-budget never waits for a lock. A final deadline is in wall time: the request fails at that time.
+A budget limits the thread's CPU time, because on a busy machine, wall time says nothing about what
+a request costs. When the budget is spent, another thread restarts the request, so a thread with a
+budget never waits for a lock. A final deadline is in wall time: when it passes, the request fails.
 """
 
 import math
@@ -15,10 +15,10 @@ from .sqlite import DeadlineExceeded, WouldBlock
 
 
 class Deadline(threading.local):
-    """The deadline of the current thread, which set() or set_budget() sets."""
+    """The current thread's deadline; set() or set_budget() sets it."""
 
     _time = math.inf
-    # The CPU time of the thread at which its budget is spent.
+    # The budget is spent when the thread's CPU time reaches this value.
     _cpu_time = math.inf
     # True if the request fails at the deadline. Otherwise another thread restarts it.
     is_final = False
@@ -30,7 +30,7 @@ class Deadline(threading.local):
     arrived_at = 0.0
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
-        """Set a deadline in seconds from now; at a final deadline, the request fails with 503."""
+        """Set a deadline this many seconds from now; if it is final, the request fails with 503."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
         self._cpu_time, self.only_cached = math.inf, False
 
@@ -62,7 +62,7 @@ class Deadline(threading.local):
 
     @contextmanager
     def holding(self, lock: threading.Lock) -> Iterator[None]:
-        """Hold the lock in the block; raise DeadlineExceeded if it is not free in time."""
+        """Hold the lock during the block; raise DeadlineExceeded if it is not free in time."""
         if not lock.acquire(blocking=False):
             if not self.may_wait:
                 raise WouldBlock

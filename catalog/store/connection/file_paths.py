@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# Device and inode number.
+# The device number and the inode number.
 FileId = tuple[int, int]
 
 
@@ -14,7 +14,7 @@ def wal_path(path: Path) -> Path:
 
 
 def shm_path(path: Path) -> Path:
-    """Return the path of the WAL index, the shared memory of all connections."""
+    """Return the path of the WAL index, which is memory shared by all connections."""
     return path.with_name(f"{path.name}-shm")
 
 
@@ -64,7 +64,7 @@ def missing_permission(path: Path) -> str | None:
 
 
 def _read_only(path: Path) -> str | None:
-    """Return a message if the file system is read-only, such as under ProtectSystem=, else None."""
+    """Return a message if the file system is read-only, for example because of ProtectSystem=."""
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
     return (

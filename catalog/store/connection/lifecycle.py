@@ -1,4 +1,4 @@
-"""The whole content of a database file: how it is created, copied, migrated and replaced."""
+"""Creates, copies, migrates and replaces the whole content of a database file."""
 
 import logging
 import sqlite3
@@ -108,7 +108,7 @@ def replace_content(
 ) -> None:
     """Replace the catalog with the content of another file, and record this in the audit log.
 
-    See rebuild_tables() for the rows that stay.
+    See rebuild_tables() for the rows that are kept.
     """
     connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
     try:

@@ -1,4 +1,4 @@
-"""The connections that read the database, one for each thread."""
+"""Connections for reading the database, one per thread."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from .database_file import DatabaseFile
 from .sqlite import Connection, DatabaseError, WouldBlock, connect, fetch_all, is_busy, snapshot
 from .transaction import Values
 
-# With SQLite's default cache of 2 MB, a new search spends a sixth of its time on reading the file.
+# With SQLite's default 2 MB cache, an uncached search spends a sixth of its time reading the file.
 IO_THREAD_CACHE_KIB = 32_000
 # The number of SQLite steps between two deadline checks: about 50 microseconds on the I/O thread,
 # and 5 milliseconds in the pools. Each check needs the GIL, so more frequent checks in the pools
@@ -37,10 +37,10 @@ class Readers(DatabaseFile):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
         self._thread = ThreadConnection()
-        # The connections of all threads by thread id, for close(). If a new thread reuses the id of
-        # an ended thread, its connection replaces the old one, which is then closed.
+        # All threads' connections by thread id, for close(). If a new thread reuses the id of a
+        # finished thread, its connection replaces the old one, which is then closed.
         self._readers: dict[int, Connection] = {}
-        # The counts that all connections share; see Connection.counts.
+        # Cached counts, shared by all connections; see Connection.counts.
         self._counts: dict[object, tuple[int, Any]] = {}
 
     def reader(self) -> Connection:
@@ -50,19 +50,19 @@ class Readers(DatabaseFile):
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection on which every statement sees the same snapshot of the catalog."""
+        """Yield a connection whose statements all see the same snapshot of the catalog."""
         connection = self.reader()
         with snapshot(connection):
             yield connection
 
     def fetch(self, sql: str, values: Values) -> list[sqlite3.Row]:
-        """Return the rows of a statement."""
+        """Run a statement and return its rows."""
         return fetch_all(self.reader(), sql, values)
 
     def mark_io_thread(self) -> None:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self.deadline.on_io_thread = True
-        # Close an open connection, which would wait for locks; the next read opens a new one.
+        # Close any open connection: it would wait for locks. The next read opens a new one.
         if self._thread.connection:
             self._thread.connection.close()
             self._thread.connection = None
@@ -98,7 +98,7 @@ class Readers(DatabaseFile):
         return self._use(connection)
 
     def _connect(self, parameters: str) -> Connection:
-        """Open a read-only connection that is interrupted at the deadline of its thread."""
+        """Open a read-only connection that is interrupted at its thread's deadline."""
         on_io_thread = self.deadline.on_io_thread
         timeout = 0 if on_io_thread else self.busy_timeout_ms
         try:
@@ -126,7 +126,7 @@ class Readers(DatabaseFile):
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         with self._write_lock:
-            # Copy the list in one step: another thread may open its connection meanwhile.
+            # Copy the list in one step: another thread may open a connection in the meantime.
             for connection in list(self._readers.values()):
                 connection.close()
             self._readers.clear()

@@ -9,7 +9,7 @@ SELECT_REVISION = "SELECT content, downloads FROM revision"
 
 
 class Revision(NamedTuple):
-    """The revision of the catalog, as stored in the table revision; both counters only grow."""
+    """The catalog's revision, as stored in the revision table; both counters only grow."""
 
     # Counts the transactions that changed the content of responses.
     content: int

@@ -34,8 +34,8 @@ FILE_ERROR_CODES = {
     sqlite3.SQLITE_READONLY,
 }
 
-# To bind None or a bool, sqlite3 searches for an adapter, which takes longer if none exists. A
-# third of the values of an import are None.
+# To bind None or a bool, sqlite3 searches for an adapter, which takes longer if none exists. In an
+# import, a third of the values are None.
 sqlite3.register_adapter(type(None), lambda value: value)
 sqlite3.register_adapter(bool, int)
 
@@ -45,7 +45,7 @@ DataVersion = tuple[int, int, int]
 
 
 def today() -> int:
-    """Return the current day in UTC as the table install_day stores it: days since 1970-01-01."""
+    """Return the current UTC day as in the install_day table: the days since 1970-01-01."""
     return int(time.time() // DAY)
 
 
@@ -74,12 +74,12 @@ class WouldBlock(DeadlineExceeded):
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows the deadline of its thread."""
+    """A connection that knows its thread's deadline."""
 
     _numbers = itertools.count()
 
     on_io_thread = False
-    # The file of the rqlite node that this connection has open; see node_file.py.
+    # The rqlite node's file that this connection has open; see node_file.py.
     file: tuple[tuple[int, int], tuple[int, int] | None] | None = None
     # Raises DeadlineExceeded if the thread's deadline has passed; for long Python loops.
     check_deadline: Callable[[], None] = staticmethod(lambda: None)
@@ -107,7 +107,7 @@ class Connection(sqlite3.Connection):
 
 
 def fetch_all(connection: sqlite3.Connection, sql: str, values: Any = ()) -> list[Any]:
-    """Return the rows of a statement; raise DeadlineExceeded if the deadline interrupts it.
+    """Run a statement and return its rows; raise DeadlineExceeded if the deadline interrupts it.
 
     On the I/O thread, raise WouldBlock if the file is locked. The statement is complete when this
     function returns, so it does not keep a snapshot of the file.
@@ -123,7 +123,7 @@ def fetch_all(connection: sqlite3.Connection, sql: str, values: Any = ()) -> lis
 
 
 def fetch_one(connection: sqlite3.Connection, sql: str, values: Any = ()) -> Any:
-    """Return the first row of a statement, or None; see fetch_all()."""
+    """Run a statement and return its first row, or None; see fetch_all()."""
     rows = fetch_all(connection, sql, values)
     return rows[0] if rows else None
 
@@ -167,7 +167,7 @@ def temporary_copy(connection: sqlite3.Connection) -> Iterator[sqlite3.Connectio
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make every statement in the block see the same snapshot of the catalog."""
+    """Make all statements in the block see the same snapshot of the catalog."""
     try:
         fetch_all(connection, "BEGIN")
         yield

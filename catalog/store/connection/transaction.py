@@ -2,7 +2,7 @@
 
 `Database.transact()` calls a function with a Transaction. On a cluster, reads use the local file
 and writes are sent afterwards, so no read may follow a write, and the function may run again. It
-must decide from what it has read, never from how many rows a statement has changed.
+must base its decisions on what it has read, never on how many rows a statement has changed.
 """
 
 import json
@@ -41,7 +41,7 @@ class Transaction:
         self._is_changed = False
 
     def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
-        """Return the rows of a statement."""
+        """Run a statement and return its rows."""
         return fetch_all(self._connection, sql, values or {})
 
     def execute(self, sql: str, values: Values | None = None) -> None:
@@ -51,13 +51,13 @@ class Transaction:
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
         """Run a writing statement once for each row.
 
-        A cluster gets all rows of an INSERT at once if a line break follows its VALUES list.
+        A cluster inserts all rows with one INSERT if a line break follows its VALUES list.
         """
         self._is_changed = True
         self._connection.executemany(sql, rows)
 
     def note(self, sql: str, values: Values) -> None:
-        """Run a statement that no response depends on, so that cached responses stay valid."""
+        """Run a statement that affects no response, so that cached responses stay valid."""
         was_changed = self._is_changed
         self.execute(sql, values)
         self._is_changed = was_changed

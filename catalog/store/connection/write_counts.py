@@ -1,4 +1,4 @@
-"""Counts the writes of a process, how long they take, and why they fail."""
+"""Counts a process's writes, and records how long they take and why they fail."""
 
 import sqlite3
 import threading
@@ -16,7 +16,7 @@ OTHER = "other"
 
 
 class WriteCounts:
-    """Statistics about the writes of all threads."""
+    """Statistics about the writes on all threads."""
 
     def __init__(self) -> None:
         self.writes = 0

@@ -5,8 +5,8 @@ uses only the node on its machine: it reads the node's file, and sends each writ
 node forwards the write to the leader, which acknowledges it when a majority of the nodes has it on
 disk. The service then waits until its node has applied the write, so that the next read shows it.
 
-- `rqlite_http`: requests to the node, and which errors allow a write to be sent again.
-- `node_file`: connections to the file of the node.
+- `rqlite_http` sends requests to the node, and tells which errors allow a write to be sent again.
+- `node_file` opens connections to the node's file.
 """
 
 import logging
@@ -43,24 +43,24 @@ from .rqlite_http import Node, NotDoneError
 
 # The maximum number of attempts for a transaction while other writers change the catalog.
 MAX_ATTEMPTS = 10
-# The time for which a write that certainly failed is retried: a new leader may be elected by then.
+# How long to retry a write that certainly failed: a new leader may be elected in the meantime.
 RETRY_TIME = 5.0  # seconds
 RETRY_INTERVAL = 0.05  # seconds
 # The maximum time that a request waits for the outcome of its write, including retries. A command
 # may wait longer, separately for each of its writes.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
-# The maximum time that a write waits until the local node has applied it.
+# The maximum time that a write waits for the local node to apply it.
 APPLY_TIMEOUT = 2.0  # seconds
 APPLY_INTERVAL = 0.002  # seconds
-# The maximum time that a health check waits for the revision of the leader.
+# The maximum time that a health check waits for the leader's revision.
 CHECK_TIMEOUT = 1.0  # seconds
 # The maximum time that the service waits for its node when it starts.
 START_TIMEOUT = 60.0  # seconds
 # The limit for a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 
-# This statement violates the CHECK of the id column if the catalog has changed since the read.
+# This statement violates the id column's CHECK if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cluster(NodeFile):
-    """The catalog of a cluster, accessed through the node on this machine."""
+    """A cluster's catalog, accessed through the node on this machine."""
 
     is_cluster = True
     # With one thread, a follower acknowledged 13 installs per second; with 16 threads, over 300.
@@ -239,7 +239,7 @@ class Cluster(NodeFile):
                 self.load(source)
 
     def migrate(self) -> None:
-        """Migrate the whole cluster to the schema of this release; stop all services first."""
+        """Migrate the whole cluster to this release's schema; stop all services first."""
         with self._open_local() as local, temporary_copy(local) as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return

@@ -20,13 +20,13 @@ class CollectedTransaction(Transaction):
         self.statements: list[Statement] = []
 
     def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
-        """Return the rows of a statement."""
+        """Run a statement and return its rows."""
         if self.statements:
             raise RuntimeError("A transaction must not read after it has written.")
         return super().read(sql, values)
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Collect a statement for each row, or one statement for all rows of an INSERT.
+        """Collect one statement per row, or a single INSERT with all rows.
 
         rqlite compiles each statement with its triggers, which takes longer than inserting a row.
         """

@@ -18,7 +18,7 @@ class NodeFile(Database):
     """The catalog in a node's file, which each thread reads through its own connection."""
 
     migration_advice = (
-        "Stop all services of the cluster, run the command migrate once, and start them again."
+        "Stop all services in the cluster, run widget-catalog migrate once, and start them again."
     )
 
     def reader(self) -> Connection:
@@ -38,12 +38,12 @@ class NodeFile(Database):
             return connection
         if connection:
             connection.close()
-        # If the file was replaced meanwhile, the next read opens the new one.
+        # If the file has been replaced in the meantime, the next read opens the new one.
         new.file = at_path
         return new
 
     def check_in_place(self) -> None:
-        """Do nothing: unlike a local file, the file of a node may be replaced."""
+        """Do nothing: unlike a local file, a node's file may be replaced."""
 
     def missing_error(self) -> DatabaseError:
         """Return the error for a file that no node has created."""

@@ -24,7 +24,7 @@ from ..sqlite import DatabaseError, OutcomeUnknownError
 CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds
 
-# Errors of rqlite and its Raft library for a request that did not reach the leader's log. A node
+# Errors from rqlite and its Raft library for a request that did not reach the leader's log. A node
 # that forwards a request to the leader prepends text to the leader's error.
 NOT_DONE = re.compile(
     r"leader not found|not (the )?leader|leader address:|store not (ready|open)|\bdial tcp\b"
@@ -85,7 +85,10 @@ class Node:
             self._read(self._request(path, database, "octet-stream", seconds=timeout))
 
     def leader_revision(self) -> Revision | None:
-        """Return the leader's revision if it has a catalog; raise NotDoneError without a leader."""
+        """Return the leader's revision, or None if it has no catalog.
+
+        Raise NotDoneError if there is no leader.
+        """
         with self._expecting_rqlite():
             (result,) = self._query(SELECT_REVISION, "weak")
             return Revision(*map(int, result["values"][0])) if "values" in result else None
@@ -98,7 +101,7 @@ class Node:
             return bool(foreign_keys), str(file)
 
     def list_nodes(self) -> list[dict[str, Any]]:
-        """Return each node of the cluster in the form that cluster status --json prints."""
+        """Return each node in the cluster in the form that cluster status --json prints."""
         with self._expecting_rqlite():
             return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
@@ -117,7 +120,7 @@ class Node:
         return results
 
     def _get(self, path: str) -> Any:
-        """Return the JSON of a GET request; raise NotDoneError if it fails."""
+        """Send a GET request and return the JSON response; raise NotDoneError if it fails."""
         try:
             return self._read(self._request(path))
         except OutcomeUnknownError as error:
@@ -142,7 +145,7 @@ class Node:
         return response
 
     def _read(self, response: Response) -> Any:
-        """Return the JSON of a response; raise NotDoneError or OutcomeUnknownError for an error."""
+        """Return a response's JSON; raise NotDoneError or OutcomeUnknownError for an error."""
         message = response.body.decode("utf-8", "replace").strip()
         if response.status == 200:
             content = json.loads(message)

@@ -55,18 +55,10 @@ WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
 # A pack does not contain installs by day, so the replaced catalog's installs by day stay.
-KEEP_DAYS = (
-    """
-    INSERT INTO install_day
-    SELECT widget.id, day, installs FROM old_install_day
-    JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
-    """,
-    """
-    INSERT INTO install_version
-    SELECT widget.id, version, installs FROM old_install_version
-    JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
-    """,
-)
+KEEP_DAYS = """
+INSERT INTO {table} SELECT widget.id, {column}, installs FROM old_{table}
+JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
+"""
 # Clients may have cached the bundles of deleted versions, so their version numbers stay reserved.
 KEEP_REMOVED = """
 INSERT INTO deleted_version
@@ -124,8 +116,9 @@ def rebuild_tables(
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
         if keeps_history:
-            for statement in (KEEP_COUNTS, *KEEP_DAYS):
-                connection.execute(statement)
+            connection.execute(KEEP_COUNTS)
+            connection.execute(KEEP_DAYS.format(table="install_day", column="day"))
+            connection.execute(KEEP_DAYS.format(table="install_version", column="version"))
     connection.execute(COPY_SEQUENCES)
     _write_all_digits(connection)
     # The schema of release 1.0.0 lacks the column folded_path.

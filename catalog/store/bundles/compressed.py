@@ -44,18 +44,13 @@ def needs_compression(bundles: Bundles, sha256: str) -> bool:
 
 
 def compress_bundle(
-    bundles: Bundles,
-    sha256: str,
-    *,
-    durable: bool = True,
-    check: Callable[[], None] = lambda: None,
+    bundles: Bundles, sha256: str, *, check: Callable[[], None] = lambda: None
 ) -> bool:
     """Store the compressed form of the bundle if it needs one; return whether it was stored.
 
     The compressed form is optional: it is not created if the disk is full or the bundle is damaged.
     No lock is needed, since the file gets its name when it is complete. check() is called before
-    each chunk and may raise an exception to stop. With durable=False, a power failure may lose the
-    file.
+    each chunk and may raise an exception to stop.
     """
     if not needs_compression(bundles, sha256):
         return False
@@ -68,8 +63,7 @@ def compress_bundle(
             with open(descriptor, "wb") as file:
                 is_intact = _write(bundles.path(sha256), sha256, file, check)
                 file.flush()
-                if durable:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
             if is_intact:
                 os.replace(partial, bundles.gzip_path(sha256))
         finally:

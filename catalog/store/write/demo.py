@@ -7,7 +7,6 @@ from zlib import crc32
 from ...domain.documents import Document
 from ...system.data_files import DataFileError, find_data_file
 from ..bundles.bundles import Bundles
-from ..bundles.compressed import compress_bundle
 from ..connection.database import Database
 from ..connection.transaction import Transaction
 from .about import picture_file
@@ -57,7 +56,6 @@ def create_demo(
                     content = demo_bundle(row["scope"], row["name"], row["version"])
                     # Syncing each bundle would take a second on a slow disk.
                     bundles.add(row["sha256_hash"], row["bundle_size"], [content], durable=False)
-                    compress_bundle(bundles, row["sha256_hash"], durable=False)
                 if document.about and document.about["picture"]:
                     path = f"seed/pictures/{document.path.replace('/', '-')}.webp"
                     picture = picture_file(find_data_file(path).read_bytes())

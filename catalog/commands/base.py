@@ -1,4 +1,4 @@
-"""The class of all commands, and their registration."""
+"""The base class of all commands, and the decorator that registers them."""
 
 import io
 import os
@@ -22,7 +22,7 @@ from .context import REMOTE, SETTINGS, database
 from .output import CommandError
 from .server_option import SERVER_VARIABLE
 
-# The messages of these errors are written for users of commands.
+# Errors whose messages are shown to users as they are.
 EXPECTED_ERRORS = (
     ChangeError, DataFileError, DatabaseError, DocumentError, PackError, SettingError,
 )  # fmt: skip
@@ -47,13 +47,13 @@ class Command(click.Command):
         if not self.remote:
             self.reject_server(context)
         for stream in (sys.stdout, sys.stderr):
-            # The encoding of a stream may not support every character of the catalog.
+            # A stream's encoding may not support every character in the catalog.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
             return self._invoke_suggesting(context)
         except BrokenPipeError:
-            # The reader of the pipe has closed it: click exits without a message.
+            # The process that reads the pipe has closed it: click exits without a message.
             raise
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
@@ -91,7 +91,7 @@ class Command(click.Command):
 
 
 def _has_no_file() -> bool:
-    """Return whether nothing exists at the path of the database, not even a directory."""
+    """Return whether nothing exists at the database path, not even a directory."""
     try:
         return not database().exists()
     except DatabaseError:

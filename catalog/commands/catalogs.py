@@ -1,4 +1,4 @@
-"""The catalog that a command works on: a database on this machine, or the catalog of a service."""
+"""The catalog that a command works on: a database on this machine, or a service's catalog."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def open_remote(server: Server) -> "RemoteCatalog":
-    """Return the catalog of a service, with the certificates that login stored for it."""
+    """Return a service's catalog, and trust the certificates that login stored for it."""
     from ..remote.remote_catalog import RemoteCatalog
     from ..remote.service import Service
 
@@ -58,7 +58,7 @@ def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
 
 
 class DatabaseCatalog:
-    """The catalog in the database of this machine, with the same methods as a RemoteCatalog."""
+    """The catalog in this machine's database, with the same methods as a RemoteCatalog."""
 
     @property
     def bundle_url(self) -> str:
@@ -125,7 +125,7 @@ class DatabaseCatalog:
         return installs
 
     def read_origin(self, widget: WidgetName) -> dict[str, str]:
-        """Return the upstream of a copy as a field to print."""
+        """Return a copy's upstream as a field to print."""
         with database().read() as connection:
             origin = find_origin(connection, widget.scope, widget.name)
         return {"copied from": origin} if origin else {}
@@ -139,7 +139,7 @@ class DatabaseCatalog:
 
 
 def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
-    """Return the target without a version if the @ belongs to the name of a stored widget.
+    """Return the target as a widget without a version if a stored widget has the @ in its name.
 
     Earlier releases allowed an @ in names.
     """

@@ -1,4 +1,4 @@
-"""widget-catalog cluster, migrate: the nodes of a cluster, and the schema of its catalog."""
+"""widget-catalog cluster and migrate: show a cluster's nodes, and migrate its catalog."""
 
 import os
 
@@ -23,7 +23,7 @@ def cluster(action: str, json_output: bool) -> None:
     """Show the nodes of the cluster.
 
     The exit status is 1 if there is no leader, or if a node cannot be reached. It is also 1 if the
-    database of the local node is behind the leader or has another schema.
+    local node's database is behind the leader or has a different schema.
     """
     # This import is local because it needs urllib3, which few commands use.
     from ..store.connection.cluster.cluster import Cluster
@@ -48,11 +48,11 @@ def cluster(action: str, json_output: bool) -> None:
 
 @command("migrate", hidden=IS_HIDDEN)
 def migrate() -> None:
-    """Migrate the catalog to the schema of this release.
+    """Migrate the catalog to this release's schema.
 
     A catalog in one file is copied first, and the copy is kept beside it; the service also migrates
     such a catalog when it starts. A cluster is migrated only by this command: stop all services
-    first, and start those of this release afterwards.
+    first, and start the services of this release afterwards.
     """
     database().migrate()
     print_status(f"{database().name} has schema version {SCHEMA_VERSION}.")

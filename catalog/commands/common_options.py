@@ -13,7 +13,7 @@ def _set_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> 
 def _store_database(context: click.Context, option: click.Parameter, path: str | None) -> None:
     if path is not None:
         context.meta[SETTINGS] = {"DATABASE": path}
-        # A front end, such as the command flask, may have opened another catalog.
+        # A front end, such as the flask command, may have opened another catalog.
         context.meta.pop(FILES, None)
         context.meta.pop(SERVICE, None)
 
@@ -21,7 +21,7 @@ def _store_database(context: click.Context, option: click.Parameter, path: str |
 def common_options(*, remote: bool = True) -> list[click.Parameter]:
     """Return the options; the help omits --server and --ca unless the command is remote.
 
-    The options are eager, because other options depend on the catalog of --server or --database.
+    The options are eager, because other options depend on the catalog that they select.
     """
     return [
         *server_options(hidden=not remote),

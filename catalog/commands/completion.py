@@ -20,13 +20,13 @@ MAX_ITEMS = 200
 
 
 def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
-    """Return the widgets or versions that begin with the text; [] if there is no database.
+    """Return the widgets or versions that begin with the input; [] if there is no database.
 
     If end is @, the shell does not add a space where a version must follow.
     """
     try:
         if named_server(context):
-            # Completion sends no requests to a service.
+            # Completion never sends requests to a service.
             return []
         with context, closing(files().database) as database:
             return _find_items(database, incomplete, end)

@@ -34,8 +34,8 @@ def drill(directory: Path | None) -> None:
     """Restore the newest backup to a temporary folder and check it.
 
     The command restores the newest file that backup --dir wrote. The bundles come from the newest
-    file of pack --dir, if there is one. The temporary folder is in the same directory, and the
-    catalog itself is not used. The exit status is 1 if anything is missing or wrong.
+    file that pack --dir wrote, if there is one. The temporary folder is in the same directory, and
+    the catalog itself is not used. The exit status is 1 if anything is missing or wrong.
     """
     configured = files().config["BACKUPS"]
     if directory is None and not configured:

@@ -37,12 +37,13 @@ from .output import CommandError, confirm, print_latest, print_status
 
 
 class Outcome(NamedTuple):
-    """The words that report that a version changed, would change, or stays unchanged."""
+    """The words for reporting that a version changed, would change, or was left unchanged."""
 
     changed: str
     planned: str
     unchanged: str
-    # The word for the text that the command can also update, such as "reason"; may be empty.
+    # What the command can update on a version that is already in this state, such as its
+    # "reason"; may be empty.
     detail: str
 
 

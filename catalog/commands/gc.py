@@ -17,7 +17,7 @@ def gc(dry_run: bool) -> None:
     """Remove unused bundles and pictures, and compress the others.
 
     Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
-    their bundles. The bundles of other unlisted widgets and of yanked versions are kept. Bundles
+    their bundles. The bundles of yanked versions and of other unlisted widgets are kept. Bundles
     that an earlier release stored are compressed for clients that accept gzip.
     """
     with bundles().locked():

@@ -17,13 +17,13 @@ PATH = "/api/health"
 UNIX_SCHEME = "unix:"
 # A wildcard address also includes the loopback interface.
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
-# No response of the service is larger than this.
+# No response from the service is larger than this.
 MAX_BODY = 10_000  # bytes
 NOT_OURS = ", but it is not a widget catalog"
 
 
 def parse_url(text: str) -> str:
-    """Return the URL of a service, or unix:PATH of its socket; raise NotAllowedError if invalid."""
+    """Return a service URL, or unix:PATH for a socket; raise NotAllowedError if it is invalid."""
     if text.startswith(UNIX_SCHEME):
         return text
     try:
@@ -47,7 +47,7 @@ def health(context: click.Context, url: str | None, timeout: float) -> None:
     """Check whether a service can be used.
 
     URL is the base URL of the service, or unix:PATH for a Unix socket. Without URL, the command
-    checks the service of --server, or else the one at CATALOG_HOST and CATALOG_PORT. The exit
+    checks the service given by --server, or else the one at CATALOG_HOST and CATALOG_PORT. The exit
     status is 0 if the service can read and write its catalog. Otherwise it is 1, and the command
     prints the reason.
     """

@@ -124,7 +124,7 @@ def _check(
 
 
 def _find_others(checked: CheckedFiles, *, yes: bool) -> Others:
-    """Return the widgets and versions that --prune removes, after confirmation."""
+    """Return the widgets and versions that --prune will remove; ask for confirmation first."""
     if not checked.paths:
         raise CommandError("The files contain no widgets; --prune would remove the whole catalog.")
     others = find_others(database(), checked.paths, checked.batches())
@@ -199,7 +199,7 @@ def _check_new_document(directories: Sequence[Bundles], value: object) -> Docume
 def export(file: str, force: bool, **selected: Any) -> None:
     """Write the catalog to a file.
 
-    Without FILE, the command writes to standard output. The command import reads an export back.
+    Without FILE, the command writes to standard output. The import command reads an export back.
     FILE may be an earlier export, which is replaced; any other file is refused.
     """
     with database().read() as connection:

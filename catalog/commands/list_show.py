@@ -1,4 +1,4 @@
-"""widget-catalog list and show: print widgets of the catalog, or public widgets of a service."""
+"""widget-catalog list and show: print widgets in the catalog, or a service's public widgets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +54,7 @@ def list_(
     elif unlisted:
         raise click.UsageError("A service shows only listed widgets; omit --unlisted.")
     elif folded or len(scopes) > 1:
-        # Read all widgets, because the search of a service does not find words in scope/name.
+        # Read all widgets, because a service's search does not find words in scope/name.
         listed, _ = catalog.read_list(scope, sort)
     else:
         listed, total = catalog.read_list(scope, sort, limit)
@@ -86,7 +86,7 @@ def has_words(widget: Json, words: list[str]) -> bool:
 
 
 def install_sort_key(widget: Json) -> int:
-    """Return the installs of a widget as a sort key; unknown installs sort below 0."""
+    """Return a widget's install count as a sort key; an unknown count sorts below 0."""
     return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
 
 
@@ -98,7 +98,7 @@ SORT_KEYS: dict[str, Callable[[Json], Any]] = {
 
 
 def format_widgets(widgets: list[Json]) -> list[str]:
-    """Return the lines of the table of widgets."""
+    """Return the widget table as lines."""
     rows = [
         [
             f"{each['scope']}/{each['name']}",
@@ -114,7 +114,7 @@ def format_widgets(widgets: list[Json]) -> list[str]:
 
 
 def widget_marks(widget: Json) -> str:
-    """Return the text for a widget in the column MARKS."""
+    """Return a widget's entry in the MARKS column."""
     marks = {
         "unlisted": not widget["listed"],
         "deprecated": widget["deprecationMessage"] is not None,
@@ -175,7 +175,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
 
 
 def format_installs(count: int | None, installs: Json | None) -> str:
-    """Return the install count of a widget, and the count of the last 7 days if it is known."""
+    """Return a widget's install count, and the count for the last 7 days if it is known."""
     if count is None:
         return "unknown"
     if installs is None:
@@ -184,7 +184,7 @@ def format_installs(count: int | None, installs: Json | None) -> str:
 
 
 def print_fields(**values: object) -> None:
-    """Print each value with its label on a line; print None as "none"."""
+    """Print each value on its own line after its label; print None as "none"."""
     for label, value in values.items():
         text = "none" if value is None else replace_unprintable(str(value))
         print_lines(f"  {label + ':':13}{text}")
@@ -220,7 +220,7 @@ def print_version(entry: Json, widget: Json, latest: str | None) -> None:
 
 
 def format_versions(versions: list[Json], latest: str | None) -> list[str]:
-    """Return the lines of the table of versions."""
+    """Return the version table as lines."""
     cells = [
         [
             entry["version"],
@@ -237,7 +237,7 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
 
 
 def version_marks(entry: Json, latest: str | None) -> str:
-    """Return the text for a version in the column MARKS."""
+    """Return a version's entry in the MARKS column."""
     marks = []
     if entry["version"] == latest:
         marks.append("latest")

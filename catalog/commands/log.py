@@ -46,7 +46,7 @@ def log(widget: WidgetName | None, since: str | None, limit: int | None, json_ou
 
 
 def format_entry(entry: Json) -> str:
-    """Return the line of a change: time, actor, action, target, and the values before and after."""
+    """Return a change as one line: time, actor, action, target, and the values before and after."""
     actor = entry["actor"] if entry["kind"] == "local" else f"{entry['kind']} {entry['actor']}"
     words = [entry["at"], actor, entry["action"]]
     if entry["scope"] is not None:

@@ -18,7 +18,7 @@ from .terminal import replace_unprintable
 
 
 def require_server() -> Server:
-    """Return the service of --server or CATALOG_SERVER; raise UsageError if neither is given."""
+    """Return the service in --server or CATALOG_SERVER; raise UsageError if neither is given."""
     server = named_server(click.get_current_context())
     if server is None:
         raise click.UsageError("Specify the service with --server URL.")
@@ -26,14 +26,14 @@ def require_server() -> Server:
 
 
 @command("login", remote=True)
-# Without this argument, the error message of click would show a token passed by mistake.
+# Without this argument, click's error message would show a token passed by mistake.
 @click.argument("arguments", nargs=-1, metavar="")
 def login(arguments: tuple[str, ...]) -> None:
     """Store a token for a service.
 
     At a terminal the command asks for the token; otherwise it reads it from standard input. The
     token is stored in a file that only you can read, in ~/.config/widget-catalog, together with the
-    path of the --ca file. The variable CATALOG_TOKEN takes precedence over the stored token.
+    path of the --ca file. The CATALOG_TOKEN variable takes precedence over the stored token.
     """
     if arguments:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""widget-catalog check, backup, restore: the database file and its copies."""
+"""widget-catalog check, backup and restore: check, copy and replace the database file."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -83,9 +83,9 @@ def _print_each(sentences: Iterable[str]) -> int:
 def backup(file: str | None, directory: Path | None, keep: int | None, force: bool) -> None:
     """Copy the catalog to a file.
 
-    The copy is complete, even while the service is in use. It has no bundles: see pack. FILE may be
-    an earlier backup, which is replaced; any other file is refused. The command reads the copy back
-    from the disk before it replaces or removes an older one.
+    The copy is complete, even while the service is in use. It does not contain bundles: see pack.
+    FILE may be an earlier backup, which is replaced; any other file is refused. The command reads
+    the copy back from the disk before it replaces or removes an older one.
     """
     check_target(file, directory, keep, force=force)
     done = f"Backed up {database().name}"

@@ -42,14 +42,14 @@ class UrlOrCommand(ValidatedType):
 
 
 class RefreshCommand(Command):
-    """The command mirror without a subcommand; its help lists the subcommands too."""
+    """The mirror command without a subcommand; its help lists the subcommands too."""
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(context, formatter)
         mirror.format_commands(context, formatter)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Complete the options, and the names of the subcommands."""
+        """Complete options and subcommand names."""
         subcommands = click.Group.shell_complete(mirror, context, incomplete)
         return [*super().shell_complete(context, incomplete), *subcommands]
 
@@ -99,7 +99,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 @click.option(
     "--adopt",
     is_flag=True,
-    help="Replace local widgets, and copies from other upstreams, that have the same name.",
+    help="Replace local widgets and copies from other upstreams if they have the same name.",
 )
 @yes_option
 @click.option("--ca", **CA_OPTION)
@@ -111,11 +111,11 @@ def refresh_command(
 
     URL is the address of its service, such as https://widgets.example.com. A completed run
     remembers the URL with the options that select what is copied. Without a URL, all upstreams are
-    refreshed with the options of their last run.
+    refreshed with the options from their last run.
 
     Only what changed since the last run is transferred. Widgets that the upstream has unlisted or
-    deleted are unlisted here, and deleted versions are removed. Installs that were counted here are
-    added to those of the upstream.
+    deleted are unlisted here, and deleted versions are removed. Installs counted here are added
+    to the upstream's installs.
     """
     from ..mirror.options import MirrorOptions
 

@@ -1,4 +1,4 @@
-"""Refreshes the copies of upstreams for widget-catalog mirror, after confirmation if needed."""
+"""Refreshes copies for widget-catalog mirror, and asks for confirmation if needed."""
 
 import os
 import sys
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from ..mirror.run import MirrorRun
     from ..mirror.upstream import Upstream
 
-# The exit code that shells report after SIGINT has ended a process.
+# The exit code that shells report for a process ended by SIGINT.
 INTERRUPTED_EXIT_CODE = 130
 
 
 def known_upstreams() -> list[KnownUpstream]:
-    """Return the upstreams of the catalog; [] if there is no catalog yet."""
+    """Return the catalog's upstreams; [] if there is no catalog yet."""
     if database().exists():
         database().check()
     return find_upstreams(database())
@@ -50,7 +50,7 @@ def refresh_all(
     *,
     is_new: bool,
 ) -> None:
-    """Refresh the copies of all upstreams; raise CommandError at the end if anything failed."""
+    """Refresh the copies from all upstreams; raise CommandError at the end if anything failed."""
     errors = []
     with one_run():
         for source, options in upstreams:
@@ -94,7 +94,7 @@ def open_upstream(url: str, options: "MirrorOptions") -> "Upstream":
 def refresh(
     url: str, options: "MirrorOptions", adopt: bool, dry_run: bool, yes: bool, *, is_new: bool
 ) -> None:
-    """Refresh the copies of one upstream and print the results; raise CommandError on failures."""
+    """Refresh the copies from one upstream and print the results; raise CommandError on failure."""
     from ..mirror.bundles import download_bundles
     from ..mirror.run import MirrorRun
     from ..mirror.upstream import UpstreamError

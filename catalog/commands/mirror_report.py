@@ -1,4 +1,4 @@
-"""The output of widget-catalog mirror: the results of a run, and the table of upstreams."""
+"""The output of widget-catalog mirror: a run's results, and a table of upstreams."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def print_upstreams(known: Sequence[KnownUpstream]) -> None:
 
 
 def describe_upstream(known: KnownUpstream) -> Json:
-    """Return the fields of an upstream that `mirror status --json` prints."""
+    """Return the fields that `mirror status --json` prints for an upstream."""
     held_back = [
         {"version": version, "publishedAt": time} for version, time in known.held_back.items()
     ]

@@ -1,4 +1,4 @@
-"""widget-catalog mirror status, move and forget: commands for the upstreams of the catalog."""
+"""widget-catalog mirror status, move and forget: commands for the catalog's upstreams."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -46,8 +46,8 @@ def status(json_output: bool) -> None:
 def move(old: str, new: str, yes: bool, dry_run: bool) -> None:
     """Follow an upstream to another URL, and refresh its copies from there.
 
-    OLD is the URL that `mirror status` shows. The copies and the options of OLD then belong to NEW.
-    NEW must list at least 90 % of the copies, unless you confirm the move.
+    OLD is the URL that `mirror status` shows. OLD's copies and options then belong to NEW.
+    NEW must list at least 90% of the copies, unless you confirm the move.
     """
     from ..mirror.lists import list_widgets
     from ..mirror.options import MirrorOptions, check_memory
@@ -82,7 +82,7 @@ def move(old: str, new: str, yes: bool, dry_run: bool) -> None:
         if dry_run:
             return
         if len(found) < MIN_SHARE * len(copies):
-            confirm(f"Move to {new}, although it lists less than 90 % of the copies?", yes)
+            confirm(f"Move to {new} even though it lists less than 90% of the copies?", yes)
         write = partial(move_upstream, source=source, new=new)
         database().transact(write, local_actor())
         print_status(f"Moved upstream {source} to {new}.")

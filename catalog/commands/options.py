@@ -43,17 +43,17 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
 
 
 class NameType(ValidatedType):
-    """The name of a widget or version, which a shell can complete."""
+    """A widget or version name, which a shell can complete."""
 
     def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Create the type; shell completion appends end, such as @, to the name of a widget."""
+        """Create the type; shell completion appends end, such as @, to a widget's name."""
         super().__init__(name, validate)
         self.end = end
 
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return the widgets or versions of the database that begin with the text."""
+        """Return the widgets or versions in the database that begin with the input."""
         # This import is local because only shell completion needs it.
         from .completion import complete_name
 
@@ -70,7 +70,7 @@ class ListType(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        # The name of a widget may contain a comma, so split only before another scope/name.
+        # A widget name may contain a comma, so split only before another scope/name.
         comma = ",(?=[^,]*/)" if self.item is WIDGET_PATH else ","
         return [self.item.convert(part, parameter, context) for part in re.split(comma, value)]
 
@@ -98,14 +98,14 @@ def list_option(
 
 
 class Content(click.File):
-    """The name of a file, converted to its content; an empty name becomes empty bytes."""
+    """A file name, which is converted to the content of the file; "" becomes empty bytes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(value, param, ctx).read() if value else b""
 
 
 CONTENT = Content("rb")
-# Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
+# Arguments may contain bytes that are not UTF-8 and cannot be stored, so strings are validated.
 TEXT = ValidatedType("text", check_text)
 WIDGET = NameType("scope/name", parse_widget, end="")
 WIDGET_PATH = NameType("scope/name", lambda text: str(parse_widget(text)), end="")
@@ -114,14 +114,14 @@ VERSION = NameType("scope/name@version", parse_version, end="@")
 WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, end="")
 SDK = ValidatedType("version", parse_sdk)
 
-# The units of a duration, by their abbreviation.
+# Units of time, by abbreviation.
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 MAX_DURATION = timedelta(days=100 * 366)
 NEVER = "never"
 
 
 def parse_age(text: str, units: str = "hd") -> str:
-    """Return the text if it is a number with one of these units, else raise NotAllowedError."""
+    """Return an age, a number with one of the units; raise NotAllowedError if it is invalid."""
     match = re.fullmatch(f"[1-9][0-9]{{0,6}}[{units}]", text)
     if not (match and int(text[:-1]) * UNITS[text[-1]] <= MAX_DURATION):
         allowed = "days or hours, such as 90d or 12h"
@@ -142,7 +142,7 @@ def parse_before(text: str) -> str:
 
 
 def parse_lifetime(text: str) -> str:
-    """Return the text if it is an age or NEVER, else raise NotAllowedError."""
+    """Return a lifetime, an age or NEVER; raise NotAllowedError if it is invalid."""
     try:
         return text if text == NEVER else parse_age(text)
     except NotAllowedError as error:
@@ -159,7 +159,7 @@ def duration(age: str) -> timedelta:
     return int(age[:-1]) * UNITS[age[-1]]
 
 
-# Each option has the name of a field of Selection.
+# Each option is named after a field of Selection.
 SELECTION_OPTIONS = [
     list_option("--scope", "scopes", type=SCOPE, help="Select the widgets of this scope."),
     list_option("--widget", "widgets", type=WIDGET_PATH, help="Select this widget."),
@@ -175,7 +175,7 @@ def selection_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def warn_of_unmatched(options: Iterable[str]) -> None:
-    """Print a warning that these options match no widget, one line for each option."""
+    """Print a warning for each of these options, which match no widget."""
     for option in options:
         print_status(f"Warning: {replace_unprintable(option)} matches no widget.")
 

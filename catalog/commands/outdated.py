@@ -1,4 +1,4 @@
-"""The command outdated: lists updates for installed versions, from this catalog or a service."""
+"""widget-catalog outdated: lists updates for installed versions, from this catalog or a service."""
 
 from typing import BinaryIO
 
@@ -36,8 +36,8 @@ def outdated(
 
     FILE has one scope/name@version per line, or is a JSON array of them, or a JSON object that maps
     scope/name to a version; - is standard input. Empty lines and lines that begin with # are
-    ignored. The table omits versions that are up to date and neither yanked nor deprecated. The
-    output of --json has all versions.
+    ignored. The table omits versions that are up to date and neither yanked nor deprecated. With
+    --json, the output contains all versions.
     """
     installed, notice, error = read_installed_list(file.read().decode(errors="replace"))
     if error:
@@ -84,7 +84,7 @@ def format_row(item: Json) -> list[str]:
 
 
 def explain(item: Json) -> str:
-    """Return the text of the column REASON, which says if the version is yanked or deprecated."""
+    """Return the entry in the REASON column, which says if a version is yanked or deprecated."""
     yanked, reason = f"{item['installed']} was yanked", str(item["reason"])
     if item["yanked"] and not reason.startswith(yanked):
         why = item["yankedReason"]

@@ -1,6 +1,6 @@
 """The output of commands: data, status lines, errors, questions and progress.
 
-All commands print with the functions of this module. A text may come from a service, a file or the
+All commands print with the functions in this module. Strings may come from a service, a file or the
 catalog, so terminal control characters are printed as escapes.
 """
 
@@ -22,7 +22,7 @@ STDIN = "<stdin>"
 
 
 class CommandError(click.ClickException):
-    """The command fails with exit status 1; each line of the message is a reason."""
+    """Makes the command exit with status 1; each line of the message is a reason."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(map(escape_unprintable, lines)))
@@ -34,7 +34,7 @@ def is_quiet() -> bool:
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print each text on one line."""
+    """Print each string on its own line."""
     click.echo("\n".join(map(escape_unprintable, lines)), err=err)
 
 
@@ -76,7 +76,7 @@ def print_latest(widget: object, result: LatestVersions, *, dry_run: bool = Fals
 
 
 def file_name(file: BinaryIO) -> str:
-    """Return the name of an opened file for messages."""
+    """Return the name of an open file for use in messages."""
     return str(getattr(file, "name", STDIN))
 
 
@@ -86,12 +86,12 @@ def format_counts(widgets: int, versions: int) -> str:
 
 
 def describe_expiry(expires_at: str | None) -> str:
-    """Return in words how long a token is valid."""
+    """Return how long a token is valid, in words."""
     return f"valid until {expires_at or 'it is revoked'}"
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Return if --yes is given or the operator confirms; raise CommandError otherwise.
+    """Ask the operator unless --yes is given; raise CommandError unless the answer is yes.
 
     Without a terminal, raise CommandError at once, so that a script never waits for an answer.
     """

@@ -31,10 +31,10 @@ MAX_BEGINNING = 1024  # bytes
 
 
 def check_replaceable(file: str, kind: FileKind, *, force: bool) -> None:
-    """Raise CommandError if the file has content of another kind, unless force is true.
+    """Raise CommandError if the file contains something else, unless force is true.
 
-    Nightly jobs replace the file of the previous night; a mistyped name must not destroy another
-    file.
+    Nightly jobs replace the previous night's file, but a mistyped name must not destroy an
+    unrelated file.
     """
     path = Path(file)
     if force or file == "-" or is_special(path) or not path.exists():
@@ -49,8 +49,8 @@ def check_replaceable(file: str, kind: FileKind, *, force: bool) -> None:
 def open_output(file: str, kind: FileKind, *, force: bool) -> Iterator[BinaryIO]:
     """Open a file for writing, or standard output for -.
 
-    A file or a link is replaced with a new file if the block ends without an error. A device or a
-    pipe is written directly.
+    A file or a link is replaced with a new file if the with block ends without an error. A device
+    or a pipe is written directly.
     """
     path = Path(file)
     try:

@@ -47,9 +47,9 @@ def pack(
 ) -> None:
     """Write the catalog and its bundles to one file.
 
-    The command unpack reads it back, for example on a machine without a network. A pack is a tar
-    archive, and the same catalog gives the same bytes. It has neither tokens nor the audit log.
-    FILE may be an earlier pack, which is replaced; any other file is refused.
+    The unpack command reads it back, for example on a machine without a network. A pack is a tar
+    archive, and the same catalog always gives the same bytes. It contains neither tokens nor the
+    audit log. FILE may be an earlier pack, which is replaced; any other file is refused.
 
     With --dir, the command reads the pack back from the disk before it removes older ones.
     """
@@ -90,7 +90,7 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
 
 
 def warn_of_external_bundles(versions: Sequence[str]) -> None:
-    """Print a warning for each version of a pack that cannot be loaded without a network."""
+    """Print a warning for each version in a pack that cannot be loaded without a network."""
     print_first(
         [f"Warning: {each} has no stored bundle, and needs a network." for each in versions]
     )
@@ -107,8 +107,8 @@ def warn_of_external_bundles(versions: Sequence[str]) -> None:
 def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     """Replace the catalog with a pack.
 
-    A running service shows the unpacked catalog from the next request on. The tokens and the audit
-    log of the old catalog are kept, and so are install counts that are higher than in the pack. An
+    A running service shows the unpacked catalog from the next request on. The old catalog's tokens
+    and audit log are kept, and so are install counts that are higher than in the pack. An
     invalid pack changes nothing.
     """
     if bundles_only and yes:

@@ -1,4 +1,4 @@
-"""The options --dir and --keep of backup and pack, which write dated files and remove old ones."""
+"""The --dir and --keep options of backup and pack, which write dated files and remove old ones."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The options --server and --ca of commands, and the corresponding environment variables."""
+"""The --server and --ca options of commands, and the corresponding environment variables."""
 
 import os
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
 
 
 class Server(NamedTuple):
-    """A service that a command works on, and a file of certificates to trust."""
+    """A service that a command works on, and a file with certificates to trust."""
 
     url: str
     ca: str | None
@@ -31,7 +31,7 @@ def check_server_url(url: str) -> str:
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
-# The options may come before or after the name of the command, so meta stores their values.
+# The options may come before or after the command name, so meta stores their values.
 def store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
     """Store the URL of a service for named_server(); raise BadParameter if it is invalid."""
     try:
@@ -65,7 +65,7 @@ CA_OPTION: dict[str, Any] = {
 
 
 def server_options(*, hidden: bool = False) -> list[click.Parameter]:
-    """Return the options --server and --ca; hidden ones exist only to be rejected."""
+    """Return the --server and --ca options; hidden ones exist only to be rejected."""
     return [
         click.Option(
             ["--server"],
@@ -81,7 +81,7 @@ def server_options(*, hidden: bool = False) -> list[click.Parameter]:
 
 
 def named_server(context: click.Context) -> Server | None:
-    """Return the service of --server or CATALOG_SERVER, if any; raise ClickException if invalid."""
+    """Return the service that --server or CATALOG_SERVER names; raise ClickException if invalid."""
     url = context.meta.get("server")
     if url is None and (text := os.environ.get(SERVER_VARIABLE)):
         try:
@@ -94,5 +94,5 @@ def named_server(context: click.Context) -> Server | None:
 
 
 def named_ca(context: click.Context) -> str | None:
-    """Return the file of certificates that --ca or CATALOG_CA names, or None."""
+    """Return the certificate file that --ca or CATALOG_CA names, or None."""
     return context.meta.get("ca") or os.environ.get(CA_VARIABLE) or None

@@ -14,9 +14,9 @@ MIN_WIDTH = 4  # columns
 def format_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, shrink_first: int
 ) -> list[str]:
-    """Return the lines of a table.
+    """Return a table as lines.
 
-    A table that is too wide for the terminal is shortened: first the column with the index
+    A table that is too wide for the terminal is shortened: first the column at index
     shrink_first, down to READABLE_WIDTH, then always the widest column.
     """
     cells = [[replace_unprintable(cell) for cell in row] for row in (headings, *rows)]
@@ -34,7 +34,7 @@ def _shrink(widths: list[int], available: int, shrink_first: int) -> None:
 
 
 def replace_unprintable(text: str) -> str:
-    """Return the text with each control character and direction mark replaced by a space."""
+    """Replace each control character and direction mark in a string with a space."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -45,7 +45,7 @@ def format_json(value: object) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return how many terminal columns the text takes."""
+    """Return how many terminal columns a string takes up."""
     return sum(map(_character_width, text))
 
 
@@ -57,7 +57,7 @@ def _character_width(character: str) -> int:
 
 
 def fit_to_width(text: str, columns: int) -> str:
-    """Return the text padded with spaces, or cut with an ellipsis, to this number of columns."""
+    """Return the string padded with spaces, or cut with an ellipsis, to this many columns."""
     used = display_width(text)
     if used > columns:
         text, used = _truncate(text, columns - 1)

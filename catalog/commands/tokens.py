@@ -27,7 +27,7 @@ from .terminal import format_table
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a token; raise NotAllowedError if it is invalid."""
+    """Return a token name; raise NotAllowedError if it is invalid."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
         raise NotAllowedError(
             f"1 to {MAX_NAME_LENGTH} printable characters without leading or trailing spaces"
@@ -36,7 +36,7 @@ def parse_name(text: str) -> str:
 
 
 def parse_permission(text: str) -> str:
-    """Return the name of a permission; raise NotAllowedError if it is invalid."""
+    """Return a permission name; raise NotAllowedError if it is invalid."""
     if text not in PERMISSIONS:
         raise NotAllowedError(f"a permission: {', '.join(PERMISSIONS)}")
     return text
@@ -78,7 +78,7 @@ def create(
     """Create a token, and print it.
 
     The token is shown only once, since the database stores only its hash. A token with the
-    permission admin is for all widgets. Any other token needs --scope or --widget.
+    admin permission is valid for all widgets. Any other token needs --scope or --widget.
     """
     allowed = [each for each in PERMISSIONS if each in permissions]
     is_limited = bool(scopes or widgets)
@@ -96,7 +96,7 @@ def create(
 
 
 def print_secret(verb: str, created: Token, text: str) -> None:
-    """Print the text of a token, which is shown only once."""
+    """Print a token's secret, which is shown only once."""
     print_lines(text)
     validity = describe_expiry(created.expires_at)
     print_status(f"{verb} the token {created.name}, {validity}. It is shown only once.")

@@ -116,7 +116,7 @@ def add(
 ) -> None:
     """Let the jobs of a CI system publish with their id tokens.
 
-    A job proves its identity with an id token of its CI system, and gets a short-lived token. The
+    A job proves its identity with an id token from its CI system, and gets a short-lived token. The
     issuer and every claim must match exactly, and the audience must be CATALOG_PUBLIC_URL. The
     audit log shows NAME together with the subject of the id token.
     """
@@ -149,7 +149,7 @@ def add(
 
 
 def read_jwks(content: bytes | None) -> str | None:
-    """Return the text of a key set; raise UsageError if the file is not a key set."""
+    """Return a key set as a string; raise UsageError if the file is not a key set."""
     if content is None:
         return None
     try:
@@ -160,7 +160,7 @@ def read_jwks(content: bytes | None) -> str | None:
 
 
 def read_certificates(content: bytes | None) -> str | None:
-    """Return the certificates of a PEM file; raise UsageError if it has none."""
+    """Return the certificates in a PEM file; raise UsageError if it has none."""
     # This import is local because few commands need TLS.
     from ..system.tls import CertificatesError, PemText, create_context
 

@@ -95,7 +95,7 @@ def test_a_catalog_with_fewer_than_nine_of_ten_copies_needs_a_confirmation(
         1,
         [
             f"{moved.url} lists 8 of 10 copies.",
-            f"Error: Move to {moved.url}, although it lists less than 90 % of the copies? "
+            f"Error: Move to {moved.url} even though it lists less than 90% of the copies? "
             "Standard input is not a terminal; use --yes to confirm.",
         ],
     )

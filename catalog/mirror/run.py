@@ -254,7 +254,7 @@ class MirrorRun:
             return result
 
         # Without a local catalog, a dry run reports that all widgets would be added.
-        result = PutResult({document.path for document, _ in documents}, set())
+        result = PutResult({document.path for document, _ in documents}, set(), [])
         while documents and self.database.exists():
             try:
                 result = self.database.transact(put, local_actor(), dry_run=self.dry_run)
@@ -262,7 +262,7 @@ class MirrorRun:
             except TooLargeError as error:
                 self.report.failures[error.path] = error.reason
                 documents = [each for each in documents if each[0].path != error.path]
-                result = PutResult(set(), set())
+                result = PutResult(set(), set(), [])
         self.report.added |= result.added
         self.report.changed |= result.changed
         paths = {document.path for document, _ in documents}

@@ -90,7 +90,7 @@ class PutResult(NamedTuple):
     added: set[str]
     changed: set[str]
     # Stored versions that are not in the documents; filled only if an action is given.
-    others: Sequence[WidgetName] = ()
+    others: list[WidgetName]
 
 
 class StoredWidget(NamedTuple):
@@ -101,35 +101,14 @@ class StoredWidget(NamedTuple):
     about: sqlite3.Row | None
 
 
-class DocumentChanges(NamedTuple):
-    """The differences between a document and the stored widget."""
+class PutRows(NamedTuple):
+    """The rows of documents that are new, or differ from the stored rows."""
 
-    target: WidgetName
-    stored: StoredWidget | None
-    widget: Row
-    puts_widget: bool
-    sets_count: bool
-    # The versions of the document that are new or differ from the stored ones.
+    widgets: list[Row]
+    # The widgets whose download count changes.
+    counts: list[Row]
     versions: list[Row]
-    # The stored versions that are not in the document.
-    others: list[sqlite3.Row]
-    # The new row of the about table; None if the stored row is the same.
-    about: Row | None
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the document changes anything; stored versions that it lacks do not count."""
-        return self.puts_widget or self.sets_count or bool(self.versions or self.about)
-
-    @property
-    def replaces_versions(self) -> bool:
-        """Whether the document changes stored versions."""
-        stored = self.stored.versions if self.stored else {}
-        return any(row["version"] in stored for row in self.versions)
-
-    def other_versions(self) -> dict[WidgetName, sqlite3.Row]:
-        """Return the stored versions that are not in the document, with their rows."""
-        return {self.target._replace(version=row["version"]): row for row in self.others}
+    abouts: list[Row]
 
 
 def put_documents(
@@ -148,60 +127,65 @@ def put_documents(
     which has_bundle() is true from this service. With an action, the audit log records removed
     versions, and changes of listings and version states. removes_versions requires an action.
     """
-    stored = _find_stored(transaction, documents, with_others=action is not None)
-    changes = [
-        compare(document, stored.get(document.path), has_bundle, sets_counts=sets_counts)
-        for document in documents
-    ]
-    changed = {str(change.target) for change in changes if change.stored and change.is_needed}
-    for change in changes:
-        if action and change.stored:
-            _record_states(transaction, action, change, change.stored)
-        if action and removes_versions and change.others:
-            changed.add(str(change.target))
-            remove_versions(transaction, action, change.other_versions())
-    _put_rows(transaction, changes, SET_COUNT if sets_counts else RAISE_COUNT)
-    if action != "mirror":
-        ids = [each.stored.widget["id"] for each in changes if each.stored and each.is_needed]
-        # Even a statement that changes no row would increment the revision.
-        if ids:
-            transaction.execute(FORGET_ETAGS, {"ids": json.dumps(ids)})
-    return PutResult(
-        added={str(change.target) for change in changes if change.stored is None},
-        changed=changed,
-        others=[version for change in changes for version in change.other_versions()],
-    )
+    stored_widgets = _find_stored(transaction, documents, with_others=action is not None)
+    result = PutResult(set(), set(), [])
+    puts, changed_ids, replaces_versions = PutRows([], [], [], []), [], False
+    for document in documents:
+        stored = stored_widgets.get(document.path)
+        new = _find_new_rows(document, stored, has_bundle, sets_counts=sets_counts)
+        for rows, new_rows in zip(puts, new, strict=True):
+            rows += new_rows
+        if stored is None:
+            result.added.add(document.path)
+        elif any(new):
+            result.changed.add(document.path)
+            changed_ids.append(stored.widget["id"])
+            replaces_versions |= any(row["version"] in stored.versions for row in new.versions)
+        if stored is None or action is None:
+            continue
+        _record_states(transaction, action, new, stored)
+        numbers = {row["version"] for row in document.versions}
+        target = WidgetName(*document.path.split("/"))
+        others = {
+            target._replace(version=number): row
+            for number, row in stored.versions.items()
+            if number not in numbers
+        }
+        result.others.extend(others)
+        if removes_versions and others:
+            result.changed.add(document.path)
+            remove_versions(transaction, action, others)
+    _put_rows(transaction, puts, SET_COUNT if sets_counts else RAISE_COUNT)
+    if replaces_versions:
+        transaction.execute(REMOVE_UNUSED_RANGES)
+    # Even a statement that changes no row would increment the revision.
+    if changed_ids and action != "mirror":
+        transaction.execute(FORGET_ETAGS, {"ids": json.dumps(changed_ids)})
+    return result
 
 
-def compare(
+def _find_new_rows(
     document: Document,
     stored: StoredWidget | None,
     has_bundle: HasBundle | None,
     *,
     sets_counts: bool,
-) -> DocumentChanges:
-    """Return the differences between the document and the stored widget."""
+) -> PutRows:
+    """Return the rows of the document that are new, or differ from the stored widget."""
     widget = widget_row(document, stored and stored.widget)
-    target = WidgetName(widget["scope"], widget["name"])
-    rows, about = version_rows(document, stored, has_bundle), None
-    if document.about and changed_columns(stored and stored.about, document.about):
-        about = {**document.about, "scope": target.scope, "name": target.name}
-    if stored is None:
-        return DocumentChanges(target, None, widget, True, False, list(rows), [], about)
-    numbers = {row["version"] for row in document.versions}
-    return DocumentChanges(
-        target,
-        stored,
-        widget,
-        puts_widget=_differs(widget, stored.widget, WIDGET_COLUMNS),
-        sets_count=_changes_count(widget, stored.widget["download_count"], sets_counts),
+    versions = stored.versions if stored else {}
+    changes_count = stored and _changes_count(widget, stored.widget["download_count"], sets_counts)
+    about = document.about
+    changes_about = about and changed_columns(stored and stored.about, about)
+    return PutRows(
+        widgets=[widget] if _differs(widget, stored and stored.widget, WIDGET_COLUMNS) else [],
+        counts=[widget] if changes_count else [],
         versions=[
             row
-            for row in rows
-            if _differs(row, stored.versions.get(row["version"]), STORED_COLUMNS)
+            for row in version_rows(document, stored, has_bundle)
+            if _differs(row, versions.get(row["version"]), STORED_COLUMNS)
         ],
-        others=[row for number, row in stored.versions.items() if number not in numbers],
-        about=about,
+        abouts=[{**widget, **about}] if about and changes_about else [],
     )
 
 
@@ -216,22 +200,17 @@ def _differs(row: Row, stored: sqlite3.Row | None, columns: Iterable[str]) -> bo
     return stored is None or any(stored[column] != row[column] for column in columns)
 
 
-def _put_rows(transaction: Transaction, changes: Sequence[DocumentChanges], put_count: str) -> None:
-    widgets = [change.widget for change in changes if change.puts_widget]
-    versions = [row for change in changes for row in change.versions]
-    counts = [change.widget for change in changes if change.sets_count]
-    if widgets:
-        transaction.execute_many(PUT_WIDGET, widgets)
-    if versions:
-        for statement in add_ranges(row["sdk_version"] for row in versions):
+def _put_rows(transaction: Transaction, rows: PutRows, put_count: str) -> None:
+    if rows.widgets:
+        transaction.execute_many(PUT_WIDGET, rows.widgets)
+    if rows.versions:
+        for statement in add_ranges(row["sdk_version"] for row in rows.versions):
             transaction.execute(*statement)
-        transaction.execute_many(PUT_VERSION, versions)
-    if any(change.replaces_versions for change in changes):
-        transaction.execute(REMOVE_UNUSED_RANGES)
-    if counts:
-        transaction.execute_many(put_count, counts)
-    if abouts := [change.about for change in changes if change.about]:
-        put_about(transaction, abouts)
+        transaction.execute_many(PUT_VERSION, rows.versions)
+    if rows.counts:
+        transaction.execute_many(put_count, rows.counts)
+    if rows.abouts:
+        put_about(transaction, rows.abouts)
 
 
 def _find_stored(
@@ -288,16 +267,17 @@ def version_rows(
 
 
 def _record_states(
-    transaction: Transaction, action: str, change: DocumentChanges, stored: StoredWidget
+    transaction: Transaction, action: str, new: PutRows, stored: StoredWidget
 ) -> None:
-    listed = change.widget["listed"]
-    if listed != stored.widget["listed"]:
-        record_listing(transaction, action, change.target, listed)
-    for row in change.versions:
+    target = WidgetName(stored.widget["scope"], stored.widget["name"])
+    for widget in new.widgets:
+        if widget["listed"] != stored.widget["listed"]:
+            record_listing(transaction, action, target, widget["listed"])
+    for row in new.versions:
         old = stored.versions.get(row["version"])
         if old is None:
             continue
         before, after = version_state(old, STATE_KEYS), version_state(row, STATE_KEYS)
         if before != after:
-            version = change.target._replace(version=row["version"])
+            version = target._replace(version=row["version"])
             transaction.record(action, version, before=before, after=after)

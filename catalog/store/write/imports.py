@@ -57,7 +57,7 @@ def import_documents(
         remove_others(database, actor, others)
         if len(added) + len(changed) >= MERGE_AFTER:
             merge_search_index(database)
-    return PutResult(added, changed | {str(version.widget) for version in others.versions})
+    return PutResult(added, changed | {str(version.widget) for version in others.versions}, [])
 
 
 def _put_batch(

@@ -18,7 +18,7 @@ from ..bundles.bundles import Bundles
 from ..connection.database import Database
 from ..connection.sqlite import is_busy, is_disk_full, temporary_copy
 from ..connection.transaction import Transaction
-from ..read.export import ABOUT, read_document, widget_rows
+from ..read.export import read_document, widget_rows
 from ..schema.derived import (
     REFRESH_ANY_SIZE,
     SET_FOLDED,
@@ -207,8 +207,7 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
         return
     yield from _check_columns(path, row, widget_row(checked), WIDGET_COLUMNS)
     if checked.about:
-        about = connection.execute(ABOUT, {"id": row["id"]}).fetchone()
-        yield from _check_columns(path, about, checked.about, ABOUT_KEYS)
+        yield from _check_columns(path, row, checked.about, ABOUT_KEYS)
     rows = connection.execute(VERSIONS_OF_WIDGET, {"id": row["id"]})
     stored = {each["version"]: each for each in rows}
     for version in version_rows(checked):

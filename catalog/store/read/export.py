@@ -13,9 +13,8 @@ from .selection import IS_SELECTED
 # The number of widgets that are read at once.
 PAGE_SIZE = 200
 
-ABOUT = "SELECT * FROM about WHERE widget_id = :id"
 EXPORT_WIDGETS = f"""
-SELECT *, {json_sql.WIDGET} AS json FROM widget
+SELECT *, {json_sql.WIDGET} AS json FROM widget LEFT JOIN about ON widget_id = id
 WHERE {IS_SELECTED} AND (scope, name) > (:scope, :name)
 ORDER BY scope, name LIMIT {PAGE_SIZE}
 """
@@ -49,8 +48,7 @@ WHERE widget_id = :id ORDER BY {NEWEST_FIRST}
 def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
     """Return the widget document for a row of widget_rows()."""
     versions = fetch_all(connection, EXPORT_VERSIONS, {"id": row["id"]})
-    columns = fetch_one(connection, ABOUT, {"id": row["id"]})
-    about = about_json(columns) if columns else None
+    about = about_json(row)
     return {
         "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
         "versions": [json.loads(version) for (version,) in versions],

@@ -15,7 +15,7 @@ from ..files.jsonl import CatalogFileError
 from ..files.pack_reader import PackError
 from ..settings import SettingError
 from ..store.connection.sqlite import DatabaseError
-from ..store.read.suggestions import did_you_mean, index_names
+from ..store.read.suggestions import did_you_mean, rank_similar, suggest_widgets
 from ..system.data_files import DataFileError
 from .common_options import common_options
 from .context import REMOTE, SETTINGS, database
@@ -72,10 +72,12 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except MissingWidgetError as error:
-            remote, scope = context.meta.get(REMOTE), error.widget.scope
-            connection = index_names(remote.read_similar(scope)) if remote else database().reader()
-            near = did_you_mean(connection, scope, error.widget.name)
-            raise CommandError(f"{error}{near}") from error
+            scope, name, _ = error.widget
+            if remote := context.meta.get(REMOTE):
+                near = rank_similar(remote.read_similar(scope), name, scope)
+            else:
+                near = suggest_widgets(database().reader(), name, scope)
+            raise CommandError(f"{error}{did_you_mean(near)}") from error
 
     def reject_server(self, context: click.Context) -> None:
         """Raise UsageError if an option or CATALOG_SERVER names a service."""

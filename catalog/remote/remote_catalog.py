@@ -21,6 +21,7 @@ from ..domain.changes import (
     check_version_or_range,
 )
 from ..domain.documents import Json
+from ..domain.folding import fold
 from ..domain.manifests import build_document, check_keys
 from ..domain.validators import check_identifier, check_new_name, check_version
 from . import response_shapes as shapes
@@ -174,11 +175,12 @@ class RemoteCatalog:
                 return [*map(_listed_widget, found.values())][:limit], result["total"]
         raise self._too_many("widgets", "--scope")
 
-    def read_similar(self, scope: str) -> list[Json]:
-        """Return the most installed widgets of the scope, then of all scopes, for suggestions."""
+    def read_similar(self, scope: str) -> list[tuple[str, str, str, str]]:
+        """Return the most installed widgets of the scope, then of all, for rank_similar()."""
         in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
         others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
-        return in_scope + others
+        names = ((each["scope"], each["name"], each["displayName"]) for each in in_scope + others)
+        return [(*each, fold(each[-1])) for each in names]
 
     def _too_many(self, items: str, option: str) -> ChangeError:
         """Return the error for a list that does not end within MAX_PAGES."""

@@ -90,7 +90,7 @@ def pager_links(
 def suggest_for_words(connection: Connection, q: str) -> list[Any]:
     """Return the widgets whose names are similar to the query, which is a name or scope/name."""
     scope, _, name = q.strip().removeprefix("@").rpartition("/")
-    return suggest_widgets(connection, name, scope=scope)
+    return suggest_widgets(connection, name, scope)
 
 
 def wider_searches(

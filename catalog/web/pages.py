@@ -233,7 +233,7 @@ def read_path(path: str) -> tuple[str, str]:
 def find_similar(scope: str, name: str) -> list[Suggestion]:
     """Return the widgets with similar names; none if the catalog cannot be read."""
     try:
-        return suggest_widgets(reader(), name, scope=scope)
+        return suggest_widgets(reader(), name, scope)
     except (DatabaseError, sqlite3.Error) as error:
         database: Database = current_app.extensions["database"]
         database.log_error("Cannot suggest widgets", error)

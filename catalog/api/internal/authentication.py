@@ -23,7 +23,7 @@ from ...domain.permissions import NEEDS_SESSION, bearer_token, find_requirement
 from ...domain.timestamps import now
 from ...store.connection.database import Database
 from ...store.connection.sqlite import DatabaseError
-from ...store.read.suggestions import did_you_mean
+from ...store.read.suggestions import did_you_mean, suggest_widgets
 from ...store.read.tokens import Token, find_token, has_tokens
 from ...store.write.tokens import note_use
 
@@ -137,8 +137,8 @@ def error_statuses() -> Iterator[None]:
         yield
     except MissingWidgetError as error:
         database: Database = current_app.extensions["database"]
-        near = did_you_mean(database.reader(), error.widget.scope, error.widget.name)
-        abort(404, f"{error}{near}")
+        near = suggest_widgets(database.reader(), error.widget.name, error.widget.scope)
+        abort(404, f"{error}{did_you_mean(near)}")
     except MissingError as error:
         abort(404, str(error))
     except ConflictError as error:

@@ -76,20 +76,14 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
     return content, f'{{"updates":[{",".join(items)}]}}\n'.encode()
 
 
-# The SDK ranges of a widget's versions that overlap with the range of this version.
+# Those of the given SDK ranges that overlap with one range.
 SHARED_RANGES = """
-WITH widget_id (id) AS (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-admitted AS (
-    SELECT low, high FROM version
-    JOIN sdk_range ON range = sdk_version JOIN sdk_interval ON range_id = sdk_range.id
-    WHERE widget_id = (SELECT id FROM widget_id) AND version = :version
-)
-SELECT range FROM sdk_range
-WHERE range IN (SELECT sdk_version FROM version WHERE widget_id = (SELECT id FROM widget_id))
-    AND EXISTS (
-        SELECT 1 FROM sdk_interval JOIN admitted
-        WHERE range_id = sdk_range.id
-            AND sdk_interval.low < admitted.high AND sdk_interval.high > admitted.low)
+SELECT range FROM json_each(:ranges) JOIN sdk_range ON range = value
+WHERE EXISTS (
+    SELECT 1 FROM sdk_interval AS own JOIN sdk_interval AS other
+    ON own.low < other.high AND other.low < own.high
+    WHERE own.range_id = (SELECT id FROM sdk_range WHERE range = :range)
+        AND other.range_id = sdk_range.id)
 """
 
 
@@ -107,7 +101,9 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
         return None
     if sdk is not None:
         return advise(own, newest_first, sdk)
-    shared = {range for (range,) in fetch_all(connection, SHARED_RANGES, installed._asdict())}
+    ranges = json.dumps(list({each.sdk_range for each in newest_first}))
+    values = {"range": own.sdk_range, "ranges": ranges}
+    shared = {range for (range,) in fetch_all(connection, SHARED_RANGES, values)}
     near = [each._replace(is_compatible=each.sdk_range in shared) for each in newest_first]
     advice = advise(own, near, "")
     if advice.update is None or advice.update.deprecation_message is not None:

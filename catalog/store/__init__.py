@@ -1,1 +1,1 @@
-"""The SQLite database: connections, queries, writes and maintenance; and the stored bundles."""
+"""The SQLite database (connections, queries, writes and maintenance) and the stored bundles."""

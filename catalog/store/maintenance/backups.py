@@ -1,4 +1,4 @@
-"""Backup and restore of the whole catalog, even while the service runs."""
+"""Backs up and restores the whole catalog, even while the service is running."""
 
 import os
 import sqlite3
@@ -40,10 +40,10 @@ def restore(
 ) -> Path | None:
     """Replace the whole catalog with a backup; a running service uses it from the next request on.
 
-    The catalog keeps its tokens, so that no restore makes a revoked token valid again, and its
-    audit log, to which the action is added. If either is empty, the rows of the backup are used.
-    The catalog also keeps the hashes of deleted versions and, with keeps_history, higher install
-    counts. A damaged database file is kept under another name; return that path.
+    The catalog keeps its tokens, so that no restore makes a revoked token valid again. It also
+    keeps its audit log, and adds the action to it. If either is empty, the backup's rows are used.
+    The hashes of deleted versions stay and, with keeps_history, so do higher install counts. A
+    damaged database file is kept under another name; return that path.
     """
     try:
         _check_backup(source)
@@ -71,7 +71,7 @@ def _check_backup(source: Path) -> None:
 def _replace_file(database: Database, source: Path, action: str) -> Path | None:
     """Create the file from a backup; keep a damaged file under a new path, and return that path.
 
-    A file always exists at the path: without one, `serve --init` would serve an empty catalog.
+    The path never lacks a file, because `serve --init` would then serve an empty catalog.
     """
     damaged, target = None, database.real_path
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as connection:
@@ -79,7 +79,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
         if database.exists():
             os.chmod(new, stat.S_IMODE(target.stat().st_mode))
             damaged = find_unused(target.with_name(f"{target.name}.damaged"))
-            # Keep the WAL too: it has the newest commits, in case the file can be repaired.
+            # Keep the WAL too: it contains the newest commits, in case the file can be repaired.
             if file_size(wal_path(target)):
                 keep_file(wal_path(target), wal_path(damaged))
             keep_file(target, damaged)

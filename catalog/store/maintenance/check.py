@@ -1,4 +1,4 @@
-"""Finds problems in the database for the command check, and repairs derived rows."""
+"""Finds problems in the database for the check command, and repairs derived rows."""
 
 import secrets
 import sqlite3
@@ -69,7 +69,7 @@ def _rewrite_derived(transaction: Transaction) -> None:
 def check_catalog(database: Database) -> Iterator[str]:
     """Return a sentence for each problem in the database."""
     try:
-        # Run the repair in a copy, so that no install waits for it.
+        # Run the repair on a copy, so that no install waits for it.
         with database.read() as connection, temporary_copy(connection) as copy:
             yield from _check_file(connection)
             yield from _check_derived(copy)
@@ -78,7 +78,7 @@ def check_catalog(database: Database) -> Iterator[str]:
             yield from _check_sources(connection)
             yield from _check_index(copy)
     except sqlite3.DatabaseError as error:
-        # A lock, or too little space for the copy, is not a problem in the file itself.
+        # A locked file, or a disk too full for the copy, does not mean that the file is damaged.
         if is_busy(error) or is_disk_full(error):
             raise
         yield f"The database cannot be read to the end: {error}."
@@ -89,7 +89,7 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
         if result != "ok":
             yield f"The file is damaged: {result}."
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        # Rows of a table WITHOUT ROWID have no row number.
+        # A row in a WITHOUT ROWID table has no row number.
         child = "A row" if row_id is None else f"Row {row_id}"
         yield f"{child} of {table} refers to a missing {parent}."
 
@@ -109,7 +109,7 @@ INTERVALS = """
 SELECT 'SDK range ''' || range || '''' AS subject, low, high
 FROM sdk_range JOIN sdk_interval ON range_id = id
 """
-# Queries for derived rows, each with the problem to report if the repair changes a row.
+# Queries for derived rows, each with the problem to report for every row that the repair changes.
 DERIVED_ROWS = (
     (LISTINGS, "{}: its listing for search differs from the widget."),
     (KEYWORDS_LISTED, "{}: its keywords for search differ from the widget's."),
@@ -160,7 +160,7 @@ SELECT scope || '/' || name, source, etag FROM mirrored JOIN widget ON id = widg
 
 
 def _check_sources(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return a sentence for each stored upstream or ETag of a copy that a mirror cannot use."""
+    """Return a sentence for each upstream URL, and each copy's ETag, that a mirror cannot use."""
     for subject, source, etag in connection.execute(SOURCES):
         yield from _check_value(subject, "source", source, check_base_url)
         if etag is not None:

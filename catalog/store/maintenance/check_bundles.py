@@ -1,4 +1,4 @@
-"""The check of all bundles and pictures, and the search for missing bundles."""
+"""Checks all bundles and pictures, and finds missing bundles."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ ORDER BY scope, name, version
 
 
 def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
-    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
+    """Return a sentence for each bundle that is missing or whose hash, size or path is wrong."""
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
@@ -73,7 +73,7 @@ def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
-    """Return the versions whose stored bundle is missing or has the wrong size; read no files."""
+    """Return versions whose stored bundle is missing or has the wrong size, without reading it."""
     return [
         f"{scope}/{name}@{version}"
         for scope, name, version, sha256, size, _ in read_rows(database, STORED_BUNDLES)
@@ -110,14 +110,14 @@ def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
 
 
 def read_pictures(database: Database) -> Iterator[tuple[str, Json]]:
-    """Return the valid descriptions of pictures; check_catalog() reports invalid ones."""
+    """Return each widget's picture description if it is valid; check_catalog() reports the rest."""
     for path, text in read_rows(database, NAMED_PICTURES):
         with suppress(ValueError):
             yield path, json.loads(check_picture(json.loads(text)))
 
 
 def read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
-    """Return the rows of a statement; none for a damaged file, which check_catalog() reports."""
+    """Return a statement's rows; none if the file is damaged, which check_catalog() reports."""
     try:
         return database.fetch(sql, {"paths": None})
     except sqlite3.DatabaseError as error:

@@ -1,1 +1,1 @@
-"""The schema: its versions and migrations, and the rows that are derived from others."""
+"""The schema with its versions and migrations, and the rows derived from other rows."""

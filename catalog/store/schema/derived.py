@@ -1,8 +1,7 @@
 """Derived rows for search and the change feed, which are written at the end of a transaction.
 
-Triggers in schema.sql note the widgets that a transaction touches. REFRESH replaces the rows of
-these widgets in listing, listing_keyword, listing_text, summary and change, and increments the
-revision.
+Triggers in schema.sql note the widgets that a transaction touches. REFRESH replaces these widgets'
+rows in listing, listing_keyword, listing_text, summary and change, and increments the revision.
 """
 
 import json
@@ -24,8 +23,8 @@ _PUT_CHANGE = """
 ON CONFLICT (scope, name) DO UPDATE SET sequence = excluded.sequence, listed = excluded.listed
 """
 
-# Records widgets that are no longer listed. Their names are still in listing, even if the widgets
-# were deleted.
+# Records widgets that are no longer listed. Their names are still in the listing table, even if the
+# widgets were deleted.
 CHANGE_REMOVED = f"""
 INSERT INTO change
 SELECT scope, name, {_NEXT_SEQUENCE}, 0 FROM listing
@@ -37,8 +36,8 @@ INSERT INTO change
 SELECT scope, name, {_NEXT_SEQUENCE}, 1 FROM listing WHERE {_TOUCHED} {_PUT_CHANGE}
 """
 
-# The text index takes most of the time of a refresh, so a refresh writes only texts that have
-# changed. To remove a text, FTS5 needs the old text itself.
+# A refresh spends most of its time on the full-text index, so it indexes only text that has
+# changed. To remove an entry from the index, FTS5 needs the old text.
 _IS_INDEXED = """
 listed_text.folded_text = listing.folded_text AND listed_text.page_text = listing.page_text
 """
@@ -53,8 +52,8 @@ SELECT id, folded_text, page_text FROM touched CROSS JOIN listed_text ON id = wi
 WHERE NOT EXISTS (SELECT 1 FROM listing WHERE widget_id = id AND {_IS_INDEXED})
 """
 
-# The order matters: the first three statements compare listing with widget before listing is
-# written.
+# The order matters: the first three statements compare the listing table with the widget table
+# before the listing table is written.
 REFRESH = (
     CHANGE_REMOVED,
     UNINDEX_TEXT,
@@ -69,18 +68,18 @@ REFRESH = (
     "UPDATE revision SET content = content + 1",
     "DELETE FROM touched",
 )
-# Earlier releases allowed larger widgets, which must not make a migration or a repair fail. The
-# trigger that limits the size finds no widget for a negative id, so it does nothing.
+# Earlier releases allowed larger widgets, which must not make a migration or a repair fail. For a
+# negative id, the trigger that limits the size finds no widget and does nothing.
 REFRESH_ANY_SIZE = (*REFRESH[:-1], "UPDATE touched SET widget_id = -widget_id", REFRESH[-1])
 
-# Matches the error of the trigger widget_too_large, which the last statement of REFRESH fires.
+# Matches the error from the widget_too_large trigger, which REFRESH fires with its last statement.
 TOO_LARGE = re.compile("'too large: ([0-9]+) ([0-9]+) (.+)'")
 
 
 def raise_if_too_large(message: str) -> None:
     """Raise TooLargeError if this is SQLite's error message for a widget that is too large."""
     if match := TOO_LARGE.search(message):
-        # SQLite doubles the quotes in the text.
+        # SQLite doubles the quotes in the message.
         path = match[3].replace("''", "'")
         raise TooLargeError(path, versions=int(match[1]), size=int(match[2]))
 
@@ -88,8 +87,8 @@ def raise_if_too_large(message: str) -> None:
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
 
-# An upstream can replace the bundle of a copy, so the URL of the stored bundle contains its hash.
-# URLs from an earlier release, or from its packs, lack this hash.
+# An upstream can replace a copy's bundle, so the stored bundle's URL contains its hash. URLs from
+# an earlier release, or from its packs, lack this hash.
 ADD_BUNDLE_HASHES = """
 UPDATE version SET bundle_path = bundle_path || '?sha256=' || sha256_hash
 WHERE instr(bundle_path, '?') = 0 AND widget_id IN (SELECT widget_id FROM mirrored)
@@ -99,7 +98,7 @@ ADD_RANGES = """
 INSERT INTO sdk_range (range) SELECT key FROM json_each(:ranges) WHERE true
 ON CONFLICT DO NOTHING
 """
-# The intervals of a range never change, so existing rows stay as they are.
+# A range's intervals never change, so existing rows stay as they are.
 ADD_INTERVALS = """
 INSERT INTO sdk_interval
 SELECT sdk_range.id, interval.value ->> 0, interval.value ->> 1
@@ -107,7 +106,7 @@ FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
 CROSS JOIN json_each(given.value) AS interval
 WHERE true ON CONFLICT DO NOTHING
 """
-# Run this statement after versions were deleted or replaced.
+# Run this statement after deleting or replacing versions.
 REMOVE_UNUSED_RANGES = """
 DELETE FROM sdk_range WHERE NOT EXISTS (SELECT 1 FROM version WHERE sdk_version = range)
 """
@@ -127,7 +126,7 @@ def _range_member(range_: str) -> str:
 
 
 def folded_columns(widget: Any) -> dict[str, str]:
-    """Return the columns of a row of widget that contain folded text for searches."""
+    """Return the widget table's columns that contain folded text for searches."""
     name = " ".join(fold(widget["display_name"]).split())
     return {
         "folded_name": name,
@@ -149,12 +148,12 @@ WHERE id = :id
 
 
 def fold_again(widgets: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the values of SET_FOLDED for each row of WIDGET_TEXTS that would change."""
+    """Return the values for SET_FOLDED for each row from WIDGET_TEXTS that would change."""
     folded = [(row, {"id": row["id"], **folded_columns(row)}) for row in widgets]
     return [new for row, new in folded if any(row[column] != new[column] for column in new)]
 
 
 def folded_keywords(keywords: str | None) -> str:
-    """Return a JSON list of keywords in the folded form that searches on pages use, each once."""
+    """Return a JSON list of distinct keywords in the folded form that searches on pages use."""
     folded = map(without_hyphens, json.loads(keywords or "[]"))
     return json.dumps(list(dict.fromkeys(folded)), ensure_ascii=False)

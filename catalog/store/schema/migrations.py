@@ -1,4 +1,4 @@
-"""Rebuilds the tables of a file: with its own rows to migrate it, or with the rows of a backup.
+"""Rebuilds a file's tables, either with its own rows to migrate it, or with a backup's rows.
 
 Only the schema of release 1.0.0 is migrated. A new column needs no code here if it has a default
 or may be null. A new table needs no code either, unless its rows are derived.
@@ -32,7 +32,7 @@ DERIVED_TABLES = {
     "revision",
     "recent_install",
 }
-# A table that only the schema of release 1.0.0 has.
+# A table that exists only in the schema of release 1.0.0.
 FORMER_TABLE = "installed"
 
 SCHEMA_OBJECTS = """
@@ -42,7 +42,7 @@ ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREAT
 """
 OWN_NAMES = "SELECT tbl_name FROM sqlite_schema"
 # Sorts the tables as in schema.sql, where each table follows the tables that it refers to. The
-# condition on the type excludes the tables of the text index.
+# condition on the type excludes the tables of the full-text index.
 OWN_TABLES = """
 SELECT object.name FROM sqlite_schema AS object JOIN pragma_table_list USING (name, type)
 WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
@@ -82,18 +82,18 @@ WHERE old.name = 'old_' || new.name
 def rebuild_tables(
     connection: sqlite3.Connection, source: str | None = None, *, keeps_history: bool = False
 ) -> None:
-    """Create all tables of the current schema, and copy the rows of the old tables into them.
+    """Create all tables in the current schema, and copy the rows from the old tables into them.
 
     If source names an attached database, copy its rows instead. The file then keeps its tokens and
     audit log, unless they are empty, and the hashes of deleted versions. With keeps_history, it
-    also keeps higher install counts and the installs by day. Tables and views of other programs,
-    such as Litestream, are not changed.
+    also keeps higher install counts and the installs by day. Tables and views that belong to other
+    programs, such as Litestream, are not changed.
     """
     own_names, tables = _own_schema()
     objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_names]
     has_catalog = ("table", "widget", "widget") in map(tuple, objects)
     (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
-    # Without this setting, views and triggers of other programs would refer to the renamed tables.
+    # Without this setting, other programs' views and triggers would refer to the renamed tables.
     connection.execute("PRAGMA legacy_alter_table = ON")
     for kind, name, _ in objects:
         if name in tables:
@@ -121,7 +121,7 @@ def rebuild_tables(
             connection.execute(KEEP_DAYS.format(table="install_version", column="version"))
     connection.execute(COPY_SEQUENCES)
     _write_all_digits(connection)
-    # The schema of release 1.0.0 lacks the column folded_path.
+    # The schema of release 1.0.0 lacks the folded_path column.
     unfolded = connection.execute(f"{WIDGET_TEXTS} WHERE folded_path = ''").fetchall()
     connection.executemany(SET_FOLDED, fold_again(unfolded))
     connection.execute(ADD_BUNDLE_HASHES)
@@ -133,7 +133,7 @@ def rebuild_tables(
 
 
 def _own_schema() -> tuple[set[str], list[str]]:
-    """Return the names of all tables and views of the catalog, and the tables of schema.sql."""
+    """Return the names of all the catalog's tables and views, and the tables in schema.sql."""
     with closing(sqlite3.connect(":memory:")) as new:
         for statement in schema_statements():
             new.execute(statement)
@@ -155,7 +155,7 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
         rows = connection.execute(f"SELECT DISTINCT sdk_version FROM {schema}.{old}").fetchall()
         for statement in add_ranges(range_ for (range_,) in rows):
             connection.execute(*statement)
-    # Do not copy the changes of listed widgets: they are derived from the widgets.
+    # Do not copy the changes to listed widgets: they are derived from the widgets.
     condition = "NOT listed" if new == "change" else "true"
     names = ", ".join(columns)
     # A deleted version may be in both catalogs, so its row may already have been copied.
@@ -170,7 +170,7 @@ SET_DIGITS = "UPDATE version SET config_version = ? WHERE id = ?"
 
 
 def _write_all_digits(connection: sqlite3.Connection) -> None:
-    """Store each fractional configVersion as text, as validators.check_number() does."""
+    """Convert each fractional configVersion to a string, as validators.check_number() does."""
     rows = connection.execute(READ_REALS).fetchall()
     connection.executemany(SET_DIGITS, [(repr(number), id_) for id_, number in rows])
 
@@ -190,7 +190,7 @@ def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
     """Set a new history, and a revision that is higher than the old one.
 
     A reused revision would make outdated cached responses look current, and a reused history would
-    make old tokens of the change feed look valid. The current time alone is not enough: the clock
-    may have been ahead when the old revision was set.
+    make old change feed tokens look valid. The current time alone is not enough: the clock may have
+    been ahead when the old revision was set.
     """
     connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

@@ -1,1 +1,1 @@
-"""Reads: each module has the statements of one response or command."""
+"""Reads: each module contains the statements for one response or command."""

@@ -1,4 +1,4 @@
-"""Candidates: the versions of a widget among which a response chooses the newest.
+"""Candidates: the versions of a widget from which a response chooses the newest.
 
 A yanked version is never a candidate. A request can further restrict the candidates to stable
 versions, to versions that run on an SDK, and to versions published before a given time.
@@ -11,23 +11,23 @@ from ...domain.messages import quoted
 from ...domain.sdk_intervals import sdk_key
 from .parameters import parse_before, parse_boolean, parse_compat_sdk
 
-# The order of versions, which is also the order of the indexes in schema.sql.
+# Sorts versions in the same order as the indexes in schema.sql.
 NEWEST_FIRST = "published_at DESC, precedence DESC, version DESC"
 
 IS_AVAILABLE = "yanked = 0"
-# After its three numbers, the precedence of a prerelease has a hyphen, and the precedence of a
-# release has a tilde.
+# In the precedence string, the three numbers are followed by a hyphen for a prerelease and by a
+# tilde for a release.
 IS_STABLE = "instr(precedence, '-') = 0"
 IS_EARLIER = "published_at < :before"
-# This condition is true if a range admits the SDK. The intervals of a range are disjoint, so only
-# the last one that begins at or before the SDK's key can contain the key.
+# This condition is true if the SDK satisfies a range. A range's intervals are disjoint, so only the
+# last one that begins at or before the SDK's key can contain the key.
 ADMITS = """
 :sdk < (SELECT high FROM sdk_interval
         WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)
 """
 RUNS_ON_SDK = ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")
-# RUNS_ON_SDK for a statement that reads the versions of every widget. There are few distinct
-# ranges, so the statement looks up only once which ranges admit the SDK.
+# A variant of RUNS_ON_SDK for a statement that reads the versions of every widget. There are few
+# distinct ranges, so the statement looks up only once which of them the SDK satisfies.
 RUNS_ON_SDK_IN_SCAN = """
 +sdk_version IN (
     SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
@@ -36,7 +36,7 @@ RUNS_ON_SDK_IN_SCAN = """
 
 
 class Candidates(NamedTuple):
-    """Which versions are candidates; by default all that are not yanked."""
+    """Tells which versions are candidates; by default, all that are not yanked."""
 
     # If set, only versions that run on this SDK are candidates.
     sdk: str | None = None
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
         return {"sdk": self.sdk and sdk_key(self.sdk), "before": self.before}
 
     def condition(self, *, in_scan: bool = False) -> str:
-        """Return the SQL condition that is true if a row of version is a candidate."""
+        """Return the SQL condition that is true if a row in the version table is a candidate."""
         runs_on_sdk = RUNS_ON_SDK_IN_SCAN if in_scan else RUNS_ON_SDK
         conditions = {
             IS_AVAILABLE: True,
@@ -87,7 +87,7 @@ AVAILABLE = Candidates()
 
 
 def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
-    """Return the candidates of a query string; raise ParameterError if it is invalid."""
+    """Return the candidates that the query string allows; raise ParameterError if it is invalid."""
     return Candidates(
         sdk=parse_compat_sdk(parameters.get("compatSdk")),
         stable=parse_boolean("stable", parameters.get("stable")) or False,
@@ -96,5 +96,5 @@ def parse_candidates(parameters: Mapping[str, str]) -> Candidates:
 
 
 def all_of(conditions: Iterable[str]) -> str:
-    """Return the SQL condition that is true if all of the conditions are true."""
+    """Return an SQL condition that is true if all of the given conditions are true."""
     return " AND ".join(conditions) or "true"

@@ -1,6 +1,6 @@
-"""Facets of the browse page: how many results each value of a filter would have.
+"""Facets for the browse page: how many results each value of a filter would give.
 
-The counts of a filter honour all other filters, but not the filter itself. They do not depend on
+A filter's counts honour all other filters, but not the filter itself. They do not depend on
 downloads, so they stay valid while only installs are committed.
 """
 
@@ -17,7 +17,7 @@ from .search import remember_count, total_key
 from .search_conditions import WITH_TRIGRAMS, find_conditions
 from .search_params import NETWORK, NONE, SearchQuery, filter_value
 
-# The maximum number of values for each filter; the values with the most widgets are returned.
+# The maximum number of values per filter; the values with the most widgets are returned.
 MAX_VALUES = 200
 
 Counts = list[tuple[str, int]]
@@ -30,15 +30,15 @@ class Facets(NamedTuple):
     total: int
     scopes: Counts
     permissions: Counts
-    # The same permissions, each with the number of widgets that do not need it. For "network",
-    # these are the widgets that need no permission in NETWORK.
+    # The same permissions, each with the number of widgets that do not need it. For "network", this
+    # is the number of widgets that need no permission in NETWORK.
     lacking: Counts
     licenses: Counts
     official: int
     not_official: int
     # The number of scopes in the catalog, regardless of the filters.
     scopes_in_catalog: int
-    # The number of results if one filter were removed, by the name of that filter.
+    # For each filter, by name, the number of results if that filter were removed.
     without: dict[str, int]
 
 
@@ -46,7 +46,7 @@ COUNT_SCOPES = "SELECT count(DISTINCT scope) FROM listing"
 
 
 def find_facets(connection: Connection, query: SearchQuery) -> Facets:
-    """Return the facets of a search."""
+    """Return the facets for a search."""
     key = Facets, total_key(query)
     content = read_revision(connection).content
     counted_at, facets = connection.counts.get(key, (None, None))
@@ -61,9 +61,9 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
     return facets
 
 
-# The filter values of the widgets that match the words and the SDK, as one text for each filter:
-# one row for each widget would take three times as long. U+001F separates lists of permissions:
-# JSON escapes this character, so no list contains it.
+# Collects the filter values of all widgets that match the words and the SDK into one string per
+# filter, because one row per widget would take three times as long. U+001F separates the permission
+# lists: JSON escapes this character, so no list contains it.
 COLUMNS = """
 SELECT json_group_array(scope), json_group_array(license), group_concat(official, ''),
     group_concat(permissions, '\x1f')
@@ -85,7 +85,7 @@ def _count_facets(connection: Connection, query: SearchQuery) -> Facets:
         "permission": permissions.split("\x1f") if permissions else [],
     }
     masks = {name: _mask(query, name, columns[name]) for name in find_conditions(query).filters}
-    # The counts of a filter include the widgets that all other filters admit.
+    # A filter's counts include the widgets that match all other filters.
     counts = {
         name: _count(column, [mask for other, mask in masks.items() if other != name])
         for name, column in columns.items()
@@ -118,7 +118,7 @@ def _count_facets(connection: Connection, query: SearchQuery) -> Facets:
 
 
 def _mask(query: SearchQuery, name: str, column: Sequence[str]) -> list[bool]:
-    """Return for each value in the column whether the filter admits it."""
+    """Return whether each value in the column matches the filter."""
     admitted = {find_conditions(query).values[name]}
     if name == "official":
         admitted = {"1" if query.official else "0"}
@@ -128,7 +128,7 @@ def _mask(query: SearchQuery, name: str, column: Sequence[str]) -> list[bool]:
 
 
 def _admits(query: SearchQuery, text: str) -> bool:
-    """Return whether the permission filter admits a JSON list of permissions, which may be null."""
+    """Return whether a JSON list of permissions, or null, matches the permission filter."""
     permissions = _parse_permissions(text)
     if query.excluded_permissions:
         return permissions != () and not {*query.excluded_permissions} & {*permissions}
@@ -140,7 +140,7 @@ def _needs_network(text: str) -> bool:
 
 
 def _parse_permissions(text: str) -> tuple[str, ...]:
-    """Return the filter values of a JSON list: NONE if it is empty, no value if it is null."""
+    """Return the filter values for a JSON list: NONE if it is empty, no value if it is null."""
     permissions = json.loads(text)
     return () if permissions is None else tuple(map(filter_value, {*permissions})) or (NONE,)
 
@@ -151,7 +151,7 @@ def _count(column: Sequence[str], masks: Sequence[Sequence[bool]]) -> Counter[st
 
 
 def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Counts:
-    """Return how many widgets need each permission, given how many have each JSON list."""
+    """Count the widgets per permission, from the number of widgets per JSON permission list."""
     # List an excluded permission even if no widget needs it.
     counts: Counter[str] = Counter(dict.fromkeys(excluded[:1], 0))
     for text, count in lists.items():
@@ -161,8 +161,8 @@ def _count_permissions(lists: Mapping[str, int], excluded: Sequence[str]) -> Cou
 
 def _build_statement(query: SearchQuery) -> str:
     found = find_conditions(query)
-    # Without an index, SQLite reads listing and version in the order of widget ids. Any other order
-    # takes twice as long.
+    # Without an index, SQLite reads the listing and version tables in the order of widget ids. Any
+    # other order takes twice as long.
     source = found.source if found.source is WITH_TRIGRAMS else "listing NOT INDEXED"
     if not found.matches and query.candidates == AVAILABLE:
         # Name the index: SQLite would choose another one, which does not cover the filters.

@@ -1,7 +1,7 @@
-"""SQL expressions that render rows of widget and version as the JSON of the API.
+"""SQL expressions that render rows of the widget and version tables as the API's JSON.
 
-SQLite writes the JSON text, so that a statement returns a whole response, or a large piece of one,
-in one row. SQLite runs without the GIL, and each further row would cost another GIL switch.
+SQLite writes the JSON, so that a statement returns a whole response, or a large piece of one, in
+one row. SQLite runs without the GIL, and each further row would cost another GIL switch.
 """
 
 import json
@@ -22,7 +22,7 @@ _WIDGET_MEMBERS = """
 WIDGET = f"""json_object({_WIDGET_MEMBERS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
 
-# The number of a widget's newest version that is not yanked, as a JSON string or null.
+# The version number of a widget's newest version that is not yanked, as a JSON string or null.
 LATEST_VERSION = f"json_quote({AVAILABLE.newest('version', 'widget.id')})"
 # All versions of a widget, as a JSON array.
 VERSION_ENTRIES = f"""'[' || coalesce((
@@ -35,8 +35,8 @@ REGISTRY_WIDGET = f"""'{{'
     || trim(json_object({_WIDGET_MEMBERS}, 'createdAt', widget.created_at), '{{}}')
     || ',"latestVersion":' || {LATEST_VERSION} || ',"versions":' || {VERSION_ENTRIES} || '}}'"""
 
-# This text marks exactly the stored bundles: quotes inside a JSON string are escaped, so no value
-# can contain it, and a bundle_url in the database never begins with a slash.
+# These bytes occur only at stored bundles: quotes inside a JSON string are escaped, so no value can
+# contain them, and a bundle_url in the database never begins with a slash.
 STORED_BUNDLE_URL = b',"bundleUrl":"/'
 
 
@@ -46,12 +46,12 @@ def with_bundle_urls(text: bytes, public_url: str) -> bytes:
 
 
 def json_escaped(text: str) -> bytes:
-    """Return the text escaped as the content of a JSON string."""
+    """Return the string escaped for use inside a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode()
 
 
 def latest_version(newest_first: Iterable[Any], *, stable: bool = False) -> str | None:
-    """Return the number of the newest version that is not yanked, or None.
+    """Return the version number of the newest version that is not yanked, or None.
 
     If stable is true, prereleases are ignored.
     """

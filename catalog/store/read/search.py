@@ -1,12 +1,12 @@
 """Search: one statement finds, ranks and counts the widgets, and renders the page as JSON.
 
 The statement reads three tables with rows for every listed widget. Each transaction that changes a
-widget rewrites the rows of that widget (catalog/store/schema/derived.py):
+widget rewrites that widget's rows (catalog/store/schema/derived.py):
 
-- listing: the columns to filter and to sort by, and the folded text to find words in.
-- listing_text: an index of the trigrams (three characters in a row) of the folded text. The index
-  finds candidates; instr() then decides whether they contain the words: see search_conditions.py.
-- summary: the rendered JSON of the widget, in two parts around the download count.
+- listing: the columns to filter and sort by, and the folded text to search for words.
+- listing_text: an index of the trigrams (three characters in a row) in the folded text. The index
+  finds candidates; instr() then decides whether they contain the words (see search_conditions.py).
+- summary: the widget's rendered JSON, in two parts around the download count.
 """
 
 import json
@@ -25,18 +25,18 @@ MAX_COUNTS = 100
 
 
 class PageRevision(NamedTuple):
-    """The revision of the catalog that a page of results shows."""
+    """The catalog revision that a page of results shows."""
 
     content: int
     downloads: int
-    # Installs of widgets with fewer downloads than this leave the page valid.
+    # The page stays valid if a widget with fewer downloads than this is installed.
     least_downloads: int
 
 
-# Without words, the page is read from an index in the order of the results. The total is counted
-# unless a cached total is still valid. The page ends with the last result, so that SQLite reads no
-# further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the left, which
-# has fewer rows.
+# Without words, the page is read from an index that is in the order of the results. The results are
+# counted unless a cached total is still valid. The page ends with the last result, so that SQLite
+# reads no further widgets. CROSS JOIN, here and below, makes SQLite begin with the table on the
+# left, which has fewer rows.
 TOTAL = """
 WITH total AS MATERIALIZED (
     SELECT iif(content = :counted_at, :counted, (
@@ -51,8 +51,8 @@ page AS (
 )
 """
 
-# All widgets, sorted by the time of their newest candidate before a given time. An index on times
-# finds these candidates. Widgets without a candidate are read only if the page reaches them.
+# Sorts all widgets by when their newest candidate before a given time was published. An index on
+# times finds these candidates. Widgets without a candidate are read only if the page reaches them.
 PAGE_BEFORE = f"""{TOTAL}
 dated AS MATERIALIZED (
     SELECT widget_id, downloads, published_at, scope, name
@@ -87,8 +87,8 @@ page AS (
 )
 """
 
-# The order of results for each value of sort; without words, the default is installs. Widgets with
-# an empty date come last.
+# The order of results for each value of the sort parameter; without words, the default is installs.
+# Widgets with an empty date come last.
 SORT_KEYS = {
     "installs": "downloads DESC",
     "updated": "updated DESC",
@@ -127,13 +127,13 @@ FROM revision CROSS JOIN (
 LATEST_COMPATIBLE = """
 || ',"latestCompatibleVersion":' || {entry}
 """
-# For most widgets the newest candidate is the latest version, whose JSON is in the summary.
+# For most widgets, the newest candidate is the latest version, whose JSON is in the summary.
 IF_LATEST = "CASE WHEN {is_latest} THEN {latest} ELSE coalesce({entry}, 'null') END"
 IS_LATEST_COMPATIBLE = ADMITS.format(range_id="summary.sdk_range_id")
 
 
-# SQLite cannot percent-encode the name of a widget in the URL of its picture, so this character
-# marks the place of each picture. JSON escapes the character, so no text contains it.
+# SQLite cannot percent-encode a widget's name in its picture's URL, so this character marks where
+# each picture goes. JSON escapes the character, so it cannot occur in a string.
 PICTURE_MARK = b"\x1f"
 MARK_PICTURE = """|| ',"picture":' || char(31)"""
 # The scope, name and picture of each widget on the page, or null for a widget without a picture.
@@ -148,7 +148,7 @@ RenderPicture = Callable[[str, str, Json], Json | None]
 def find_widgets(
     connection: Connection, query: SearchQuery, render_picture: RenderPicture | None = None
 ) -> tuple[PageRevision, bytes]:
-    """Return one page of results as the JSON of the response, and the revision that it shows.
+    """Return the response with one page of results as JSON, and the revision that it shows.
 
     A query with pictures needs render_picture.
     """
@@ -177,7 +177,7 @@ def find_widgets(
 def _insert_pictures(
     widgets: bytes, pictures: Iterable[tuple[str, str, Json] | None], render: RenderPicture
 ) -> bytes:
-    """Replace the placeholder of each widget in the JSON with the picture of the widget."""
+    """Replace each widget's placeholder in the JSON with the widget's picture."""
     before, *after = widgets.split(PICTURE_MARK)
     parts = [before]
     for picture, text in zip(pictures, after, strict=True):
@@ -264,12 +264,12 @@ def _render_newest(candidates: Candidates) -> str:
 
 
 def total_key(query: SearchQuery) -> SearchQuery:
-    """Return the key of a query's total in Connection.counts, which all its pages share."""
+    """Return the key for a query's total in Connection.counts; all pages share the total."""
     return replace(query, page=1, limit=1, sort=None, pictures=False)
 
 
 def remember_count(connection: Connection, key: object, content: int, count: object) -> None:
-    """Store a count in Connection.counts, with the content revision at which it was counted."""
+    """Store a count in Connection.counts, with the content revision that it is valid for."""
     if len(connection.counts) >= MAX_COUNTS:
         connection.counts.clear()
     connection.counts[key] = content, count

@@ -1,4 +1,4 @@
-"""The SQL conditions of a search, and their values: which listed widgets a query finds."""
+"""Builds the SQL conditions that select the listed widgets for a search, with their values."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from .candidates import Candidates, all_of
 from .search_params import NONE, WITHOUT, SearchQuery, filter_text
 
-# The maximum number of trigrams in a query. The index reads another list for each trigram, and this
-# many trigrams leave few candidates.
+# The maximum number of trigrams in a query. For each trigram, the index reads another list, and
+# this many trigrams leave few candidates.
 MAX_TRIGRAMS = 12
 
-# The widgets with all trigrams of the words.
-# CROSS JOIN makes SQLite begin with the table on the left, which has fewer rows.
+# Selects the widgets that contain all trigrams of the words. CROSS JOIN makes SQLite begin with the
+# table on the left, which has fewer rows.
 WITH_TRIGRAMS = """listing_text CROSS JOIN listing
     ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
 
@@ -27,7 +27,7 @@ ON_PAGE = f"({IN_TEXT} OR instr(listing.page_text, :word{{number}}))"
 # The singular must end a word, so that "news" does not find "newest".
 SINGULAR_ON_PAGE = f"""({ON_PAGE}
     OR listing.folded_text || ' ' || listing.page_text || ' ' GLOB :singular{{number}})"""
-# A word that is probably a plural: its singular has at least three letters.
+# Matches a word that is probably a plural and whose singular has at least three letters.
 PLURAL = re.compile("([a-z]{2,}[a-rtv-z])s")
 
 HAS_KEYWORD = """
@@ -47,21 +47,21 @@ IN_PERMISSIONS = """EXISTS (
 
 
 class Conditions(NamedTuple):
-    """The SQL conditions that select the listed widgets of a search."""
+    """The SQL conditions that select the listed widgets for a search."""
 
-    # The listing table, or its join with the text index.
+    # The listing table, or its join with the full-text index.
     source: str
     # The conditions for the words, the keyword and the SDK.
     matches: list[str]
-    # The conditions of the filters, by the name of the filter.
+    # The condition for each filter, by the name of the filter.
     filters: dict[str, str]
-    # The filters compare these two columns of the newest candidate: permissions (JSON) and licence.
+    # The newest candidate's permissions (as JSON) and licence, which the filters compare.
     permissions: str
     license: str
-    # The time at which the latest version was published.
+    # When the latest version was published.
     updated: str
-    # Two conditions: every word is in the display name; and every word is in the display name, the
-    # description or the name.
+    # The first condition is true if every word is in the display name. The second is true if every
+    # word is in the display name, the description or the name.
     in_name: str
     in_text: str
     # The number of words that are in the display name.
@@ -70,10 +70,10 @@ class Conditions(NamedTuple):
     values: Mapping[str, object]
 
 
-# Revalidating a cached response needs the conditions of its query again.
+# Cached, because revalidating a cached response needs its query's conditions again.
 @lru_cache(maxsize=256)
 def find_conditions(query: SearchQuery) -> Conditions:
-    """Return the conditions of a query."""
+    """Return the conditions for a query."""
     words = query.words
     singulars = _singulars(words) if query.for_pages else {}
     matches = [IN_TEXT.format(number=number) for number in range(len(words))]
@@ -122,22 +122,22 @@ def find_conditions(query: SearchQuery) -> Conditions:
 
 
 def count_words(matches: Iterable[str]) -> str:
-    """Return the SQL expression for how many of the words a row of listing contains."""
+    """Return the SQL expression for how many of the words a listing row contains."""
     return " + ".join(f"({match} > 0)" for match in matches)
 
 
 def _singulars(words: Sequence[str]) -> dict[int, str]:
-    """Return the singular of each word that is probably a plural, by the position of the word."""
+    """Return the singular of each word that is probably a plural, by the word's position."""
     found = {number: PLURAL.fullmatch(word) for number, word in enumerate(words)}
     return {number: match[1] for number, match in found.items() if match}
 
 
-# The columns of listing that describe the latest version.
+# The columns in the listing table that describe the latest version.
 LISTED_COLUMNS = {"permissions": "permissions", "license": "license", "published_at": "updated"}
 
 
 def _listed(candidates: Candidates, column: str) -> str:
-    """Return the column of listing that describes the latest, or latest stable, version."""
+    """Return the listing table's column for the latest, or latest stable, version."""
     return f"{'stable_' if candidates.stable else ''}{LISTED_COLUMNS[column]}"
 
 
@@ -147,10 +147,10 @@ def _newest(candidates: Candidates, column: str, default: str) -> str:
 
 
 def _choose(candidates: Candidates, listed: str, newest: str) -> str:
-    """Combine an SQL expression on listing with the same expression on the newest candidate.
+    """Combine an SQL expression on a listing row with the same one on the newest candidate.
 
     If a request restricts the time, the time is usually recent. Most latest versions are older, so
-    the expression on listing is enough for them.
+    the expression on the listing row is enough for them.
     """
     if candidates.sdk is not None:
         return newest
@@ -176,7 +176,7 @@ def _has_permission(query: SearchQuery) -> str:
 
 
 def _is_admitted(query: SearchQuery, permissions: str, has_permission: str) -> str:
-    """Return the condition under which the filter admits the permissions in this column."""
+    """Return the condition that is true if this column's permissions match the filter."""
     permission = query.permission or ""
     if permission.removeprefix(WITHOUT) == NONE:
         has_permission = f"{permissions} = '[]'"
@@ -201,14 +201,15 @@ def _trigrams_of(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
 
 
-# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.
+# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. Indexed text contains no NUL.
 NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 
 def _trigrams(word: str) -> list[str]:
     """Return up to three trigrams of the word, which are nearly as selective as all of them.
 
-    The index cannot find short words or some special characters; these give no trigrams.
+    Return no trigrams for short words, or for words with some special characters: the index cannot
+    find them.
     """
     if len(word) < 3 or NOT_INDEXED.search(word):
         return []

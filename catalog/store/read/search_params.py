@@ -1,4 +1,4 @@
-"""The parameters of a search: a validated query string, parsed into a SearchQuery."""
+"""Validates a search's query string and parses it into a SearchQuery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,27 +10,27 @@ from .parameters import ParameterError, parse_boolean, parse_limit, parse_positi
 
 MAX_Q_LENGTH = 1000  # characters
 SORTS = ("installs", "updated", "created", "name")
-# The only allowed value of include.
+# The only allowed value of the include parameter.
 PICTURE = "picture"
 # The filter value that selects widgets without a permission or a licence.
 NONE = "(none)"
-# This prefix before a permission selects the widgets that do not need the permission.
+# If this prefix precedes a permission, the filter selects widgets that do not need the permission.
 WITHOUT = "-"
-# This prefix marks a text that would otherwise have a special meaning, such as a permission that is
-# called "(none)".
+# This prefix marks a value that would otherwise have a special meaning, such as a permission called
+# "(none)".
 LITERAL = "\\"
 # The permissions that let a widget use the network. A widget with neither has no network access.
 NETWORK = ("network", "local-network")
 
 
 def filter_value(text: str) -> str:
-    """Return the filter value that selects a permission or licence with this text."""
+    """Return the filter value that selects this permission or licence."""
     is_special = text == NONE or text.startswith((WITHOUT, LITERAL))
     return LITERAL + text if is_special else text
 
 
 def filter_text(value: str) -> str:
-    """Return the permission or licence of a filter value: the inverse of filter_value()."""
+    """Return the permission or licence that a filter value selects; inverts filter_value()."""
     return value.removeprefix(LITERAL)
 
 
@@ -38,7 +38,7 @@ def filter_text(value: str) -> str:
 class SearchQuery:
     """A parsed search; None means that the parameter does not restrict the results."""
 
-    # The folded text of the parameter q, with single spaces between the words.
+    # The folded q parameter, with single spaces between the words.
     q: str
     scope: str | None
     official: bool | None
@@ -56,7 +56,7 @@ class SearchQuery:
     # Find only widgets whose latest version has this licence. NONE selects widgets without a
     # licence.
     license: str | None = None
-    # True if each result includes the picture of its widget.
+    # True if each result includes its widget's picture.
     pictures: bool = False
     # True if a page runs the search. Pages also search scope/name and keywords, and treat
     # "-network" as no network access at all. Only pages set the fields below.
@@ -68,7 +68,7 @@ class SearchQuery:
 
     @property
     def words(self) -> list[str]:
-        """The words of q, each once."""
+        """The distinct words in q."""
         return list(dict.fromkeys(self.q.split()))
 
     @property
@@ -87,7 +87,7 @@ class SearchQuery:
 
     @property
     def reads_versions(self) -> bool:
-        """Whether the results depend on versions that the table listing does not describe."""
+        """Whether the results depend on versions that the listing table does not describe."""
         return (
             self.compatible
             or (self.permission is not None and self.candidates.sdk is not None)
@@ -98,7 +98,7 @@ class SearchQuery:
 
     @property
     def offset(self) -> int:
-        """The number of results before the page; its maximum fits an SQLite integer."""
+        """The number of results before the page; it always fits into an SQLite integer."""
         return (self.page - 1) * self.limit
 
 
@@ -122,12 +122,12 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
     return query
 
 
-# Words that are too general in a catalog of widgets to restrict a search.
+# Words that are too general to restrict a search in a catalog of widgets.
 IGNORED_WORDS = ("widget", "widgets")
 
 
 def parse_page_search(parameters: Mapping[str, str]) -> SearchQuery:
-    """Return the search of a page, which interprets words as people type them.
+    """Return the search for a page, which interprets words as people type them.
 
     Hyphens, an @ before a scope, and IGNORED_WORDS make no difference.
     """

@@ -1,7 +1,7 @@
 """Reads the size of a still image from an AVIF file, as a decoder would find it.
 
-An AVIF file is a tree of boxes. The size is a property of the primary item, but the AV1 data of the
-item also contains a size, and a decoder allocates memory for that second size. This module rejects
+An AVIF file is a tree of boxes. The size is a property of the primary item, but the item's AV1 data
+also contains a size, and a decoder allocates memory for that second size. This module rejects
 a file unless both sizes of every image are equal. It also rejects image sequences, grids and other
 derived images, and boxes that a still image does not need.
 """
@@ -22,8 +22,8 @@ IMAGE = b"av01"
 METADATA = (b"Exif", b"mime")
 # The type of AV1 data units that contain a sequence header.
 SEQUENCE_HEADER = 1
-# Unless a picture has the short header of a still image, each frame may set its own size. The
-# sequence header says how many bits a frame size has: 12 bits allow 4096 pixels.
+# Unless a picture uses the reduced still-picture header, each frame may set its own size. The
+# sequence header says how many bits encode a frame size: 12 bits allow 4096 pixels.
 MAX_SIZE_BITS = 12
 
 
@@ -75,7 +75,7 @@ def read_avif(content: bytes) -> Size:
             for in_idat, start, length in locations[item]
         )
         if _sequence_sizes(data) != {sizes[item]}:
-            raise ValueError("its image does not have the size of the picture")
+            raise ValueError("its image and the picture differ in size")
         # The other images are masks and thumbnails, which must not be larger than the picture.
         if sizes[item][0] > width or sizes[item][1] > height:
             raise ValueError("it has an image that is larger than the picture")
@@ -92,7 +92,7 @@ def _read_boxes(data: bytes) -> Boxes:
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     place = 0
     while place < len(data):
-        # The sizes 0 and 1 have a special meaning, which a still image does not need.
+        # Sizes 0 and 1 have special meanings that a still image does not need.
         size, kind = struct.unpack_from(">I4s", data, place)
         if size < 8 or place + size > len(data):
             raise ValueError("a box is damaged")

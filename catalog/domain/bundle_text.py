@@ -1,4 +1,4 @@
-"""Recognises files that are certainly not the JavaScript of a bundle."""
+"""Recognises files that cannot be a JavaScript bundle."""
 
 import codecs
 

@@ -41,7 +41,7 @@ class WidgetName(NamedTuple):
 
 
 def parse_widget(text: str) -> WidgetName:
-    """Parse scope/name; raise NotAllowedError if the text has another form."""
+    """Parse scope/name; raise NotAllowedError if the string has another form."""
     target = parse_target(text, "scope/name")
     if target.version is None:
         return target
@@ -100,12 +100,12 @@ class TooLargeError(ConflictError):
 
 
 def is_version_or_range(text: str) -> bool:
-    """Return whether the text after an @ is a version or a range of versions."""
+    """Return whether the part after an @ is a version or a range of versions."""
     return bool(text) and (is_version(text) or is_range(text))
 
 
 def check_version_or_range(text: str | None) -> str:
-    """Return the text after an @; raise ChangeError unless it is a version or a range."""
+    """Return the part after an @; raise ChangeError unless it is a version or a range."""
     if not text or not is_version_or_range(text):
         raise ChangeError(f"{quoted(text or '')} is neither a version nor a range of versions.")
     return text
@@ -139,10 +139,10 @@ class NewVersion(NamedTuple):
     bundle: BundleSummary
     # The bundle in pieces; None if the bundle is not to be stored.
     content: Iterable[bytes] | None
-    # The URL from which dashboards load the bundle, with {scope}, {name} and {version}. None stands
-    # for the setting CATALOG_BUNDLE_URL or, if the bundle is stored, for its URL on this service.
+    # The URL that dashboards load the bundle from, with {scope}, {name} and {version}. If it is
+    # None, the CATALOG_BUNDLE_URL setting applies or, for a stored bundle, its URL on this service.
     url_template: str | None
-    # A new version sets the readme and the picture of its widget; None keeps the stored one.
+    # A new version sets its widget's readme and picture; None keeps the stored value.
     readme: bytes | None = None
     picture: bytes | None = None
     # True to store the content even for an existing version whose bundle is at another URL.
@@ -191,7 +191,7 @@ class ChangedVersion(TypedDict):
 
 
 class Moderated(LatestVersions):
-    """The result for one widget of a command such as yank, or of its dry run."""
+    """The result of a command such as yank, or of its dry run, for one widget."""
 
     versions: list[ChangedVersion]
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 
 class TrustedProxies:
-    """The networks of trusted proxies, and whether the clients of Unix sockets are trusted."""
+    """The networks of trusted proxies, and whether clients on Unix sockets are trusted."""
 
     def __init__(self, networks: list[IPv4Network | IPv6Network], has_unix: bool) -> None:
         self._networks, self._has_unix = networks, has_unix
@@ -15,7 +15,7 @@ class TrustedProxies:
         return bool(self._networks) or self._has_unix
 
     def _include(self, address: str) -> bool:
-        # A client of a Unix socket has no address.
+        # A client on a Unix socket has no address.
         if not address:
             return self._has_unix
         return is_address(address) and any(
@@ -36,18 +36,18 @@ def client_network(address: str) -> str:
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
-        # A client of a Unix socket has no address.
+        # A client on a Unix socket has no address.
         return address
     return str(ip_network((ip, 64), strict=False)) if ip.version == 6 else str(ip)
 
 
 def last_value(value: str) -> str:
-    """Return the last value of a list, which the proxy added; earlier values came from clients."""
+    """Return the last value in a list, which the proxy added; earlier values came from clients."""
     return value.rpartition(",")[2].strip()
 
 
 def is_address(text: str) -> bool:
-    """Return whether the text is an IP address."""
+    """Return whether the string is an IP address."""
     try:
         ip_address(text)
     except ValueError:

@@ -30,13 +30,13 @@ from .validators import (
     check_whole_number,
 )
 
-# The trigger widget_too_large in schema.sql enforces MAX_VERSIONS and MAX_DOCUMENT_BYTES.
+# The widget_too_large trigger in schema.sql enforces MAX_VERSIONS and MAX_DOCUMENT_BYTES.
 MAX_VERSIONS = 10_000
 # A publishedAt may be this far in the future, because clocks differ between machines.
 MAX_CLOCK_ERROR = timedelta(days=1)
-# The maximum size of the versions in a detail response, including the texts that they inherit.
+# The maximum size of the versions in a detail response, including inherited text fields.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# The maximum number of problems to report: every value of an unrelated file may be a problem.
+# The maximum number of problems to report: every value in an unrelated file may be one.
 MAX_PROBLEMS = 20
 # The maximum number of commas and brackets: seven times as many as in a document with MAX_VERSIONS
 # versions. This limits the memory for parsing: three bytes can become an object of 100 bytes.
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 class Document(NamedTuple):
-    """A valid document: the columns of its widget and of each of its versions."""
+    """A valid document, as columns for its widget and for each of its versions."""
 
     widget: Row
     versions: list[Row]
@@ -62,7 +62,7 @@ class Document(NamedTuple):
 
 
 class DocumentError(ValueError):
-    """A document is invalid; the attribute problems lists up to MAX_PROBLEMS reasons."""
+    """A document is invalid; the problems attribute lists up to MAX_PROBLEMS reasons."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         text = "; ".join(problems)
@@ -71,8 +71,8 @@ class DocumentError(ValueError):
 
 
 def parse_json(content: bytes) -> object:
-    """Return a JSON value; raise ValueError if invalid, RecursionError if nested too deeply."""
-    # Only a text longer than the maximum can have too many separators.
+    """Parse JSON; raise ValueError if it is invalid, or RecursionError if nested too deeply."""
+    # Only a string longer than the maximum can have too many separators.
     is_long = len(content) > MAX_JSON_SEPARATORS
     if is_long and sum(map(content.count, (b",", b"[", b"{"))) > MAX_JSON_SEPARATORS:
         raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])
@@ -82,7 +82,7 @@ def parse_json(content: bytes) -> object:
 
 @dataclass(frozen=True)
 class Field:
-    """A key of a document: its column, its validator, and the default for null or a missing key."""
+    """A key in a document: its column, its validator, and the default for null or a missing key."""
 
     key: str
     column: str
@@ -137,7 +137,7 @@ ABOUT_KEYS = tuple(field.key for field in ABOUT_FIELDS)
 
 
 def check_document(document: object) -> Document:
-    """Return the rows of a widget document; raise DocumentError if it is invalid."""
+    """Return the rows for a widget document; raise DocumentError if it is invalid."""
     if not isinstance(document, dict) or not isinstance(document.get("widget"), dict):
         raise DocumentError(['must be an object {"widget": {...}, "versions": [...]}'])
     entries = document.get("versions")
@@ -179,7 +179,7 @@ def check_about(value: object, problems: list[str]) -> Row | None:
 
 
 def check_new_document(document: object) -> Document:
-    """Return the rows of a document to publish or import; raise DocumentError if it is invalid.
+    """Return the rows for a document to publish or import; raise DocumentError if it is invalid.
 
     Unlike check_document(), this rejects names that only earlier releases allowed.
     """
@@ -254,7 +254,7 @@ def widget_json(row: Row) -> Json:
 
 
 def about_json(row: Any) -> Json | None:
-    """Return the object "about" of a document from its columns; None if every column is null."""
+    """Return the "about" object of a document from its columns; None if every column is null."""
     about = {key: row[key] for key in ABOUT_KEYS}
     if all(value is None for value in about.values()):
         return None
@@ -265,7 +265,7 @@ def about_json(row: Any) -> Json | None:
 
 
 def version_json(row: Row) -> Json:
-    """Return a version as an export contains it."""
+    """Return a version in the form that exports contain."""
     parsed: Json = {
         "min_size": {"w": row["min_w"], "h": row["min_h"]},
         "max_size": {"w": row["max_w"], "h": row["max_h"]},

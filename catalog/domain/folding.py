@@ -18,8 +18,8 @@ def fold(text: str) -> str:
 def folded_words(text: str) -> list[str]:
     """Return the folded words of a search.
 
-    Folding removes marks. If a text consists only of marks, return its words unchanged: they find
-    nothing, because no folded text contains a mark.
+    Folding removes marks. If the search consists only of marks, return its words unchanged: they
+    find nothing, because folded text never contains a mark.
     """
     return fold(text).split() or text.split()
 
@@ -49,5 +49,5 @@ def is_mistakable(name: str, other: str) -> bool:
     pairs = enumerate(zip(short, long, strict=False))
     same = next((place for place, (one, two) in pairs if one != two), len(short))
     rest = short[same + 1 :] if len(short) == len(long) else short[same:]
-    # Between names of up to three characters, a difference of one character is common.
+    # Names of up to three characters often differ by only one character.
     return short == long or (len(short) > 3 and rest == long[same + 1 :])

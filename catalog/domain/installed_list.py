@@ -1,6 +1,6 @@
 """Installed versions: their notation, and the lists of versions that people enter.
 
-A list has one scope/name@version on each line, or it is a JSON array of such texts, or a JSON
+A list has one scope/name@version on each line, or it is a JSON array of such strings, or a JSON
 object that maps scope/name to a version.
 """
 
@@ -40,7 +40,7 @@ class UpdatesQuery(NamedTuple):
 
 
 def parse_installed(text: str) -> Installed:
-    """Parse scope/name@version; raise ValueError if the text is invalid."""
+    """Parse scope/name@version; raise ValueError if the string is invalid."""
     path, _, version = text.rpartition("@")
     scope, _, name = path.partition("/")
     if not scope or not name or "/" in name or not is_version(version):
@@ -52,9 +52,9 @@ def parse_installed(text: str) -> Installed:
 
 
 class InstalledList(NamedTuple):
-    """The versions in a text, without duplicates.
+    """The versions in a list that a user entered, without duplicates.
 
-    notice describes ignored entries, and error explains why the text is invalid; each may be empty.
+    notice describes ignored entries, and error explains why the list is invalid; each may be empty.
     """
 
     installed: list[Installed]
@@ -63,7 +63,7 @@ class InstalledList(NamedTuple):
 
 
 def read_installed_list(text: str) -> InstalledList:
-    """Return the versions in the text, which has one scope/name@version per line or is JSON."""
+    """Return the versions in a list that has one scope/name@version per line or is JSON."""
     if text.lstrip(" \t\r\n\ufeff").startswith(("{", "[")):
         return _read_json(text.strip(" \t\r\n\ufeff"))
     return _read_lines(text.splitlines())

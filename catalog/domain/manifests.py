@@ -81,12 +81,12 @@ def build_document(
         raise BundleUrlError(error.problems) from error
 
 
-# Texts that have a special meaning in the filters of a search.
+# Strings that have a special meaning in search filters.
 RESERVED_TEXT = re.compile(r"\(none\)|[-\\].*", re.DOTALL)
 
 
 def _check_filtered_texts(version: Row) -> None:
-    """Raise DocumentError if a permission or the licence looks like an operator of a filter."""
+    """Raise DocumentError if a permission or the licence looks like a filter operator."""
     texts = [("permissions", text) for text in version.get("permissions") or []]
     texts.append(("license", version.get("license") or ""))
     problems = [

@@ -14,7 +14,7 @@ from .pictures import MAX_PICTURE_BYTES
 PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
 PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
-# The key in the WSGI environment for the reason why the server did not accept the body.
+# The WSGI environment key for the reason why the server did not accept the body.
 REJECTED_BODY = "catalog.rejected_body"
 TOO_LARGE, NOT_ADMITTED = "too large", "not admitted"
 
@@ -43,9 +43,9 @@ class Requirement(NamedTuple):
 
 
 class Access(NamedTuple):
-    """The permissions of a token, which apply to all widgets of its scopes and to single widgets.
+    """A token's permissions, which apply to all widgets in its scopes and to single widgets.
 
-    The permission admin allows everything for every widget.
+    The admin permission allows everything for every widget.
     """
 
     permissions: Sequence[str]
@@ -65,7 +65,7 @@ class Access(NamedTuple):
         if needed.permission is None or self.is_admin:
             return None
         if needed.permission not in self.permissions:
-            return f"does not have the permission {needed.permission}"
+            return f"does not have the {needed.permission} permission"
         return self.find_missing_widget(needed.scope, needed.name)
 
     def find_missing_widget(self, scope: str | None, name: str | None) -> str | None:

@@ -85,7 +85,7 @@ JPEG_END = 0xD9
 JPEG_SEGMENTS = {0xC4, 0xDA, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE} | JPEG_FRAMES
 # Any number of FF bytes may precede the code of a marker.
 JPEG_MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)
-# Finds the end of the data of a scan, in which 00 escapes FF and restart markers may occur.
+# Finds the end of a scan's data. In the data, 00 escapes FF, and restart markers may occur.
 JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
@@ -102,7 +102,7 @@ def read_jpeg(content: bytes) -> Size:
 
 
 def _jpeg_segments(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the marker and the data of each segment, without the data of scans."""
+    """Yield the marker and the data of each segment, but not the data of scans."""
     place = 2
     while marker := JPEG_MARKER.match(content, place):
         kind, place = marker[1][0], marker.end()
@@ -160,7 +160,7 @@ def _check_webp_image(content: bytes, chunks: Iterable[Chunk], size: Size) -> No
     """Raise ValueError unless the chunks contain exactly one image, with this size."""
     images = [(kind, start) for kind, start, _ in chunks if kind not in WEBP_METADATA]
     if [_webp_image_size(content, *image) for image in images] != [size]:
-        raise ValueError("its image does not have the size of the picture")
+        raise ValueError("its image and the picture differ in size")
 
 
 def _webp_chunks(content: bytes, place: int, end: int) -> Iterator[Chunk]:
@@ -178,7 +178,7 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
     if kind == b"VP8L" and content[start] == 0x2F:
         (bits,) = struct.unpack_from("<I", content, start + 1)
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    # A key frame has 0 as its first bit, and this start code after three bytes.
+    # In a key frame, the lowest bit is 0, and this start code follows the first three bytes.
     has_start_code = content[start + 3 : start + 6] == b"\x9d\x01\x2a"
     if kind == b"VP8 " and has_start_code and not content[start] & 1:
         width, height = struct.unpack_from("<HH", content, start + 6)

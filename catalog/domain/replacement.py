@@ -12,7 +12,7 @@ def add_replacement(message: str, widget: object) -> str:
 
 
 def find_replacement(message: str) -> tuple[str, str, str] | None:
-    """Return the text before the replacement, its scope and its name; None if there is none."""
+    """Return the text before the replacement, and the replacement's scope and name, or None."""
     before, phrase, name = message.rpartition(_PHRASE)
     match = _WIDGET.fullmatch(name)
     if not phrase or not match or not (before == "" or before.endswith(" ")):

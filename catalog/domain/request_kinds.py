@@ -8,7 +8,7 @@ from enum import Enum
 
 from .. import V1_PREFIX
 
-# The key in the WSGI environment for the kind of the request. Only our own server sets it.
+# The WSGI environment key for the kind of the request. Only our own server sets it.
 KIND = "catalog.kind"
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,13 +23,13 @@ class Kind(Enum):
 
     # A GET or HEAD request to the API, without a body, that the response cache may answer.
     CACHEABLE = "cacheable"
-    # A read of the API that is never cached: it has a body or the method OPTIONS.
+    # A read of the API that is never cached: it has a body, or it is an OPTIONS request.
     API_READ = "API read"
     # POST /api/v1/widgets/{scope}/{name}, optionally followed by a version.
     INSTALL = "install"
     # A request to an internal path that changes something if its token is valid.
     CHANGE = "change"
-    # POST /api/session, which exchanges an id token and may fetch the keys of the issuer.
+    # POST /api/session, which exchanges an id token and may fetch the issuer's keys.
     SESSION = "session"
     # A form that a page submits; its body may be large.
     FORM = "form"
@@ -45,7 +45,7 @@ def classify(method: str, path: str, *, has_body: bool) -> Kind:
         return classify_write(method, path)
     if not path.startswith("/api/"):
         return Kind.FILE if path.startswith("/static/") else Kind.PAGE
-    # A widget may have the name "picture", so the number of segments matters.
+    # A widget may be named "picture", so the number of segments matters.
     if path.endswith(("/bundle.js", "/picture")) and path.count("/", len(V1_PREFIX)) >= 2:
         return Kind.FILE
     return Kind.API_READ if has_body or method == "OPTIONS" else Kind.CACHEABLE

@@ -1,7 +1,7 @@
 """npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
 
 A range is parsed once, when it is written, and its intervals are stored, so a search only compares
-text. A change to this code that alters the intervals of any range needs a new schema version, whose
+keys. A change to this code that alters the intervals of any range needs a new schema version, whose
 migration stores the intervals again.
 
 The result differs from satisfies() in one case. If two prerelease numbers have different digits but
@@ -17,7 +17,7 @@ Interval = tuple[str, str]
 
 # Keys that sort before and after every key that precedence_key() returns.
 FIRST, LAST = "", "~"
-# A range may admit a release but not its prereleases, so their keys have different prefixes.
+# A range may match a release but not its prereleases, so their keys have different prefixes.
 RELEASE, PRERELEASE = "r", "p"
 
 
@@ -30,14 +30,14 @@ def sdk_key(version: str) -> str:
 
 
 def sdk_intervals(range_: str) -> list[Interval]:
-    """Return the intervals that the range admits, disjoint and sorted; [] if it is invalid."""
+    """Return the sorted, disjoint intervals that match the range; [] if the range is invalid."""
     intervals: list[Interval] = []
     for comparators in parse_alternatives(range_) or ():
         bounds = [_bounds(comparator) for comparator in comparators]
         low = max((low for low, _ in bounds), default=FIRST)
         high = min((high for _, high in bounds), default=LAST)
         intervals.append((RELEASE + low, RELEASE + high))
-        # A prerelease is admitted only if a comparator has a prerelease of the same three numbers.
+        # A prerelease matches only if a comparator has a prerelease with the same three numbers.
         for core in {core for _, (core, identifiers) in comparators if identifiers}:
             first, release = _key(core, ["0"]), _key(core, [])
             intervals.append((PRERELEASE + max(low, first), PRERELEASE + min(high, release)))
@@ -55,7 +55,7 @@ def _bounds(comparator: Comparator) -> Interval:
 
 
 def _key(core: Iterable[int], identifiers: Iterable[str]) -> str:
-    # node parses numbers as doubles, so different digits can be the same number.
+    # node parses numbers as doubles, so different digits can form the same number.
     doubles = [str(int(float(text))) if text.isdigit() else text for text in identifiers]
     return precedence_key(core, doubles)
 

@@ -1,4 +1,4 @@
-"""Versions and npm ranges: validation, precedence, and which versions a range admits.
+"""Versions and npm ranges: validation, precedence, and which versions satisfy a range.
 
 The results are the same as with node-semver 7 and its default options, because the dashboards that
 use the API are written in JavaScript. The README of node-semver defines the grammar of ranges;
@@ -32,11 +32,11 @@ Comparators = tuple[Comparator, ...]
 
 _SIGNS = {"": (0,), "=": (0,), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
 
-# White space in JavaScript. Python's \s also has U+001C to U+001F and U+0085, but not U+FEFF.
+# White space in JavaScript. Python's \s also matches U+001C to U+001F and U+0085, but not U+FEFF.
 _SPACES = re.compile("[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
 _BUILD = re.compile(r"\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
-# node limits the length of numbers and identifiers, even of parts that it then ignores: a number
-# after an x, and the prerelease of a version that contains an x.
+# node limits the length of numbers and identifiers, even in parts that it then ignores: a number
+# after an x, or the prerelease of a version with an x.
 _NUMBER = "0|[1-9][0-9]{0,256}"
 _IDENTIFIER = rf"(?:[0-9]{{0,256}}[A-Za-z-][0-9A-Za-z-]{{0,250}}|{_NUMBER})"
 _PRERELEASE = re.compile(rf"-{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
@@ -53,7 +53,7 @@ _STAR = re.compile(r"[<>]?=?\*")
 
 
 def is_version(text: str) -> bool:
-    """Return whether the text is a strict SemVer 2.0.0 version that node accepts."""
+    """Return whether the string is a strict SemVer 2.0.0 version that node accepts."""
     return _parse_version(text) is not None
 
 
@@ -69,7 +69,7 @@ SHORT_VERSION = re.compile(r"v?(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
 def parse_sdk(text: str) -> str:
     """Return the SDK version that a person typed: 1.4, v1.4.0 and 1.4.0 are the same.
 
-    Raise NotAllowedError if the text is not an SDK version.
+    Raise NotAllowedError if the string is not an SDK version.
     """
     text = text.strip()
     short = SHORT_VERSION.fullmatch(text)
@@ -81,7 +81,7 @@ def parse_sdk(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def precedence(version: str) -> str:
-    """Return a key whose text order is the precedence of versions; raise ValueError if invalid.
+    """Return a key that sorts versions by precedence; raise ValueError if the version is invalid.
 
     "1.2.3-rc.10" becomes "0011.0012.0013-:rc,00210". "-" sorts before "~", so a prerelease comes
     before its release. A number begins with its length, and digits sort before ":", so a number
@@ -102,16 +102,16 @@ def precedence_key(core: Iterable[int], identifiers: Iterable[str]) -> str:
 
 
 def is_range(text: str) -> bool:
-    """Return whether the text is a valid npm range; "" is valid and admits every release."""
+    """Return whether the string is a valid npm range; "" is valid and matches every release."""
     return parse_alternatives(text) is not None
 
 
 def satisfies(version: str, range_: str) -> bool:
-    """Return whether the range admits the version; an invalid range admits nothing."""
+    """Return whether the version satisfies the range; an invalid range matches nothing."""
     parts = _parse_version(version)
     return parts is not None and any(
         all(_compare(parts, bound) in signs for signs, bound in comparators)
-        # A prerelease is admitted only if a comparator has a prerelease of the same three numbers.
+        # A prerelease matches only if a comparator has a prerelease with the same three numbers.
         and (not parts[1] or any(core == parts[0] and pre for _, (core, pre) in comparators))
         for comparators in parse_alternatives(range_) or ()
     )
@@ -122,7 +122,7 @@ def _length_first(digits: str) -> str:
 
 
 def _parse_version(text: str) -> Parts | None:
-    # Check the length first, so that neither the pattern nor the cache gets a long text.
+    # Check the length first, so that long strings reach neither the pattern nor the cache.
     return _parse_short_version(text) if len(text) <= MAX_VERSION_LENGTH else None
 
 
@@ -145,7 +145,7 @@ def _compare(a: Parts, b: Parts) -> int:
         return 1 if a[0] > b[0] else -1
     for left, right in zip(a[1], b[1], strict=False):
         if left != right:
-            # Different digits may be the same double; node then ignores the other identifiers.
+            # Different digits may form the same double; node then ignores the other identifiers.
             x, y = _rank(left), _rank(right)
             break
     else:
@@ -204,7 +204,7 @@ def _parse_alternative(text: str, trimmed: str) -> Comparators:
 def _parse_word(word: str) -> Comparators:
     simple = _SIMPLE.fullmatch(word)
     if simple is None:
-        # node removes one stray star, and then accepts the empty text or a full version.
+        # node removes one stray star, and then accepts the empty string or a full version.
         rest = _STAR.sub("", word, count=1)
         return _parse_primitive(rest) if rest else ()
     op, prefix, *partial = simple.groups("")
@@ -220,7 +220,7 @@ def _parse_primitive(text: str) -> Comparators:
     bound = primitive and _parse_version(primitive[3])
     if not primitive or not bound or len(primitive[2] + primitive[3]) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # node treats exactly the text ">=0.0.0" as "*".
+    # node treats exactly the string ">=0.0.0" as "*".
     return () if text == ">=0.0.0" else ((_SIGNS[primitive[1]], bound),)
 
 
@@ -253,7 +253,7 @@ def _full_version(
         if len(text) > MAX_VERSION_LENGTH:
             raise ValueError(text)
         return _lower_bound(">=", core, pre) + _comparator("<", _upper_bound(op, core), ("0",))
-    # The maximum length includes the v, although node then removes it.
+    # The maximum length includes the v, even though node then removes it.
     if prefix not in ("", "v") or len(prefix + text) > MAX_VERSION_LENGTH:
         raise ValueError(text)
     # node treats >=0.0.0 as "*", but not >=v0.0.0.

@@ -1,4 +1,4 @@
-"""Formats and parses times: as text that sorts by time, and in words."""
+"""Formats times as sortable strings or in words, and parses them."""
 
 import re
 from datetime import UTC, datetime, timedelta

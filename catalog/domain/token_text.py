@@ -1,7 +1,7 @@
-"""The text of an access token.
+"""The format of access tokens.
 
-A token is `wcat_`, an id of 8 characters, 43 characters that encode 256 random bits, and a checksum
-of 6 characters, all of them letters and digits. The id is the key of the token's row. The checksum
+A token consists of `wcat_` and letters and digits: an id of 8 characters, 43 characters that encode
+256 random bits, and a checksum of 6 characters. The id is the key of the token's row. The checksum
 detects typing errors without the database, and lets secret scanners recognise tokens. The bits are
 random, so a plain SHA-256 of the token is as safe as a slow hash.
 """
@@ -19,7 +19,7 @@ TOKEN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{ID_LENGTH}}})[0-9A-Za-z]{{{SECRET_L
 
 
 def generate_token() -> tuple[str, str]:
-    """Return the id of a new token, and its text."""
+    """Return the id of a new token, and the token itself."""
     id_ = "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
     secret = _base62(secrets.randbits(256), SECRET_LENGTH)
     text = f"{PREFIX}{id_}{secret}"
@@ -39,7 +39,7 @@ def _checksum(text: str) -> str:
 
 
 def token_id(text: str) -> str | None:
-    """Return the id in the text of a token; None if it is malformed or mistyped."""
+    """Return the id in a token; None if the token is malformed or mistyped."""
     match = TOKEN.fullmatch(text)
     if not match or text[-CHECKSUM_LENGTH:] != _checksum(text[:-CHECKSUM_LENGTH]):
         return None
@@ -47,5 +47,5 @@ def token_id(text: str) -> str | None:
 
 
 def hash_token(text: str) -> str:
-    """Return the hash of a token's text, as stored in the database."""
+    """Return the hash of a token, as stored in the database."""
     return hashlib.sha256(text.encode()).hexdigest()

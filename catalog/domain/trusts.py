@@ -1,4 +1,4 @@
-"""Trust in issuers of id tokens: which jobs of a CI system get a token of the catalog.
+"""Trust in issuers of id tokens: which CI jobs get a token for the catalog.
 
 A CI system signs an id token for a job. The claims in the token describe the job: its repository,
 its branch, its environment. A trust names the issuer and the values that some claims must have.
@@ -128,7 +128,7 @@ def is_issuer_url(url: str) -> bool:
 
 
 class IdToken(NamedTuple):
-    """The content of an id token, whose signature is not verified yet."""
+    """The content of an id token whose signature has not been verified yet."""
 
     text: str
     header: Json

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .messages import shorten
 
-# A reason names at most MAX_NAMED skipped versions, and cuts quoted texts to MAX_QUOTED.
+# A reason names at most MAX_NAMED skipped versions, and truncates quotes to MAX_QUOTED.
 MAX_NAMED = 3
 MAX_QUOTED = 100  # characters
 

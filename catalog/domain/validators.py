@@ -16,7 +16,7 @@ from .semver_ranges import MAX_SAFE_INTEGER, is_version
 from .timestamps import format_timestamp
 
 MAX_IDENTIFIER_LENGTH = 214
-# In the path of a scope's registry, this text takes the place of a widget name.
+# In the path of a scope's registry, this string takes the place of a widget name.
 REGISTRY = "registry.json"
 MAX_URL_LENGTH = 8192
 # Publishers decide how large a document is; every reader pays for it in memory.
@@ -29,7 +29,7 @@ MAX_KEYWORDS = 10
 MAX_KEYWORD_LENGTH = 30  # characters
 # A host name has at most 253 characters, plus an optional user and port.
 MAX_AUTHORITY_LENGTH = 512
-# A URL of this form is valid and need not be parsed. Parsing took 6 % of an import.
+# A URL of this form is valid and need not be parsed. Parsing took 6% of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
 # Only an ETag of this form is stored, because it is sent back in a request header.
@@ -95,7 +95,7 @@ def check_nonempty_text(value: object) -> str:
 
 
 def is_icon_name(text: str) -> bool:
-    """Return whether the text is the name of an Iconify icon, such as mdi:clock."""
+    """Return whether the string is the name of an Iconify icon, such as mdi:clock."""
     return ICON.fullmatch(text) is not None
 
 
@@ -115,7 +115,7 @@ def check_whole_number(value: object) -> int:
 
 
 def check_number(value: object) -> int | str:
-    """A number; a fractional number is returned as text with all its digits."""
+    """A number; a fractional number is returned as a string with all its digits."""
     if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
         return repr(value)
     if isinstance(value, float) and value.is_integer():
@@ -144,7 +144,7 @@ def check_timestamp(value: object) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the host of a URL is this machine."""
+    """Return whether a URL's host is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -276,7 +276,7 @@ def check_keywords(value: object) -> str | None:
 
 
 def _check_keyword(value: object) -> str:
-    # The command describe separates keywords with commas.
+    # The describe command separates keywords with commas.
     text = " ".join(check_text(value).split())
     if not 0 < len(text) <= MAX_KEYWORD_LENGTH or not text.isprintable() or "," in text:
         raise ValueError

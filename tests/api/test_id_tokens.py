@@ -112,7 +112,7 @@ def test_a_short_token_has_the_permissions_of_its_trust(trusting: Flask, issuer:
     yanked = client.post("/api/widgets/acme/clock/1.0.0/yank", headers=header)
     assert (yanked.status_code, yanked.json) == (
         403,
-        {"error": "The trust ci does not have the permission yank."},
+        {"error": "The trust ci does not have the yank permission."},
     )
     other = {**PUBLISHED, "scope": "ops"}
     refused = client.put("/api/widgets/ops/clock/1.0.0", json=other, headers=header)

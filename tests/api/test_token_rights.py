@@ -205,7 +205,7 @@ def test_a_dry_run_of_every_route_succeeds_and_changes_nothing(
 @pytest.mark.parametrize(
     ("endpoint", "token", "widget", "missing"),
     [
-        ("yank", "publish", "acme/clock", "publish does not have the permission yank."),
+        ("yank", "publish", "acme/clock", "publish does not have the yank permission."),
         ("publish", "publish", "ops/clock", "publish is not valid for the scope 'ops'."),
         ("publish", "widget", "acme/notes", "widget is not valid for the widget 'acme/notes'."),
         ("official", "all", "acme/clock", "all needs the permission admin to set isOfficial."),

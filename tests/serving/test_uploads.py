@@ -198,7 +198,7 @@ def test_a_description_over_the_limit_of_other_bodies_needs_the_right_to_describ
         "PATCH", "/api/widgets/acme/clock", body, Content_Type="application/json", **bearer(token)
     )
     assert response.status == expected, content
-    refusal = "The token only-publish does not have the permission describe."
+    refusal = "The token only-publish does not have the describe permission."
     error = refusal if expected == 403 else "There is no widget acme/clock."
     assert json.loads(content) == {"error": error}
 

@@ -186,15 +186,15 @@ UNCLEAR = {
     ),
     "WebP with an image that is larger than its canvas": (
         riff(canvas(64, 48), lossless(9999, 9999)),
-        "its image does not have the size of the picture",
+        "its image and the picture differ in size",
     ),
     "WebP with two images on its canvas": (
         riff(canvas(64, 48), lossless(64, 48), lossless(64, 48)),
-        "its image does not have the size of the picture",
+        "its image and the picture differ in size",
     ),
     "WebP with a canvas only": (
         riff(canvas(64, 48)),
-        "its image does not have the size of the picture",
+        "its image and the picture differ in size",
     ),
     "WebP with a frame outside of its canvas": (
         riff(canvas(64, 48), (b"ANIM", bytes(6)), frame(58, 0, lossless(8, 8))),
@@ -202,7 +202,7 @@ UNCLEAR = {
     ),
     "WebP with a frame of another size": (
         riff(canvas(64, 48), (b"ANIM", bytes(6)), frame(0, 0, lossless(9999, 8))),
-        "its image does not have the size of the picture",
+        "its image and the picture differ in size",
     ),
     "WebP with an image beside its frames": (
         riff(canvas(64, 48), frame(0, 0, lossless(8, 8)), lossless(9999, 8)),
@@ -229,7 +229,7 @@ UNCLEAR = {
     ),
     "AVIF whose data has another width": (
         replaced(AVIF, b"\x18\x15\x7f", b"\x18\x15\x5f"),
-        "its image does not have the size of the picture",
+        "its image and the picture differ in size",
     ),
     "AVIF whose frames can have any size": (
         wide_frames(FILES["ffmpeg.avif"]),

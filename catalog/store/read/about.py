@@ -21,7 +21,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | None:
-    """Describe the upstream of a copy and its last refresh; return None for a local widget."""
+    """Describe a copy's upstream and its last refresh; return None for a local widget."""
     row = fetch_one(connection, ORIGIN, {"scope": scope, "name": name})
     return row and f"{row['source']}, refreshed {format_elapsed(row['refreshed_at'])}"
 
@@ -29,9 +29,9 @@ def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | 
 def find_about(
     connection: sqlite3.Connection, bundles: Bundles, scope: str, name: str
 ) -> tuple[int | None, Json] | None:
-    """Return the revision and the about of a widget as JSON; None if the widget is not listed.
+    """Return the revision and a widget's about as JSON; None if the widget is not listed.
 
-    The revision is None while the file of the picture is missing: the file can arrive at any time
+    The revision is None while the picture's file is missing: the file can arrive at any time
     without a write to the database.
     """
     row = fetch_one(connection, ABOUT_LISTED, {"scope": scope, "name": name})

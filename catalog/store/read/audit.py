@@ -1,4 +1,4 @@
-"""Reads the audit log, and finds who runs a command. Transaction.record() writes the log."""
+"""Reads the audit log, which Transaction.record() writes, and finds out who runs a command."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from ..connection.transaction import Actor
 
 
 def local_actor() -> Actor:
-    """Return the person who runs the command: the user who called sudo, else the current user.
+    """Return the person running the command: the user who called sudo, else the current user.
 
-    deploy/widget-catalog runs commands as the user of the service, and preserves SUDO_USER. Anyone
-    who could forge this variable can write to the database anyway.
+    deploy/widget-catalog runs commands as the service's user, and preserves SUDO_USER. Anyone who
+    could forge this variable can write to the database anyway.
     """
     if name := os.environ.get("SUDO_USER"):
         return Actor("local", name)
@@ -50,9 +50,9 @@ def read_entries(
     before: int = MAX_SAFE_INTEGER,
     limit: int = -1,
 ) -> list[Json]:
-    """Return the entries of the audit log with an id below `before`, newest first.
+    """Return the audit log entries with an id below `before`, newest first.
 
-    Without a widget, return all entries that the access allows; an access of None allows all.
+    Without a widget, return all entries that the access allows; if it is None, return all entries.
     """
     scope, name = widget or (None, None)
     values: Row = {"since": since, "before": before, "limit": limit, "scope": scope, "name": name}

@@ -1,6 +1,6 @@
-"""The public changes of the catalog since a position, for clients that keep a copy of it.
+"""Public changes to the catalog since a position, for clients that keep a copy of the catalog.
 
-A position names a history and the number of a change in it; see the tables revision and change.
+A position names a history and the number of a change in it; see the revision and change tables.
 """
 
 import re
@@ -28,7 +28,7 @@ class FeedPosition(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> Self:
-        """Return the position; raise ParameterError if it is invalid."""
+        """Parse and return a position; raise ParameterError if it is invalid."""
         match = POSITION.fullmatch(value)
         if not match or int(match[2]) > MAX_SAFE_INTEGER:
             raise ParameterError(
@@ -63,8 +63,8 @@ CHANGES_REVISION = """
 SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
 """
 
-# Rendering details takes nearly all of the time, so a page has few changes. A detail can be several
-# megabytes long, so only one at a time is kept in memory.
+# Nearly all of the time is spent rendering details, so a page contains few changes. A detail can be
+# several megabytes long, so only one at a time is kept in memory.
 NEXT_CHANGE = f"""
 SELECT sequence, scope, name, iif(change.listed, {DETAIL_JSON}, NULL)
 FROM change LEFT JOIN widget USING (scope, name)
@@ -77,12 +77,12 @@ def find_changes(
 ) -> tuple[ChangesRevision, Json] | None:
     """Return the changes after the position; None if the position belongs to another history.
 
-    make_etag() takes the JSON of a detail and returns its ETag.
+    make_etag() takes a detail's JSON and returns its ETag.
     """
     with snapshot(connection):
         history, downloads, last_sequence = fetch_one(connection, CHANGES_REVISION)
         since = query.since or FeedPosition(history, 0)
-        # A copied or replaced file can have the same history with fewer changes.
+        # If the file was copied or replaced, its history may be the same but contain fewer changes.
         if since.history != history or since.sequence > last_sequence:
             return None
         changes: list[Json] = []

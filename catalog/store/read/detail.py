@@ -1,4 +1,4 @@
-"""The detail of a listed widget with all its versions, and the JSON of a single version."""
+"""A listed widget's detail with all its versions, and the JSON of a single version."""
 
 import sqlite3
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from .candidates import AVAILABLE, Candidates
 
 
 class DetailRevision(NamedTuple):
-    """The revision of the catalog that a detail shows."""
+    """The catalog revision that a detail shows."""
 
     content: int
     download_count: int | None
 
 
 def _detail_json(candidates: Candidates) -> str:
-    """Return the SQL expression that renders the detail of a row of widget."""
+    """Return the SQL expression that renders a widget row's detail."""
     latest = candidates._replace(sdk=None).newest("version", "widget.id")
     compatible = ""
     if candidates.sdk:
@@ -38,7 +38,7 @@ WHERE revision.id = 1
 def find_detail(
     connection: sqlite3.Connection, scope: str, name: str, candidates: Candidates = AVAILABLE
 ) -> tuple[DetailRevision, bytes] | None:
-    """Return the revision and the JSON of a widget's detail; None if the widget is not listed.
+    """Return the revision and a widget's detail as JSON; None if the widget is not listed.
 
     The candidates decide which version is the latest. With an SDK, the detail also includes the
     newest version that runs on it.
@@ -52,7 +52,7 @@ def find_detail(
     return DetailRevision(content, download_count), body
 
 
-# An install of another widget changes neither the content nor this download count.
+# Installing another widget changes neither the content nor this download count.
 REVALIDATE_DETAIL = """
 SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
 WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
@@ -75,7 +75,7 @@ WHERE revision.id = 1
 NUMBERED_ENTRY = """
 (SELECT entry FROM version_entry WHERE widget_id = widget.id AND version = :version)
 """
-# The name that stands for the newest version. It is not a valid version number.
+# This name stands for the newest version. It is not a valid version number.
 LATEST = "latest"
 
 
@@ -86,7 +86,7 @@ def find_version(
     version: str,
     candidates: Candidates = AVAILABLE,
 ) -> tuple[int, bytes | None] | None:
-    """Return the revision and the JSON of a version; None if the widget is not listed.
+    """Return the revision and a version's JSON; None if the widget is not listed.
 
     LATEST stands for the newest candidate. A version given by its number need not be a candidate.
     The JSON is None if there is no such version.

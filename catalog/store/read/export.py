@@ -10,7 +10,7 @@ from . import json_sql
 from .candidates import NEWEST_FIRST
 from .selection import IS_SELECTED
 
-# The number of widgets that are read at once.
+# The number of widgets to read at once.
 PAGE_SIZE = 200
 
 EXPORT_WIDGETS = f"""
@@ -27,15 +27,15 @@ def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> I
 
 
 def widget_rows(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[sqlite3.Row]:
-    """Yield the rows of the selected widgets for read_document(), ordered by scope and name."""
+    """Yield the selected widgets' rows for read_document(), ordered by scope and name."""
     values = {"paths": paths, "scope": "", "name": ""}
     while page := fetch_all(connection, EXPORT_WIDGETS, values):
         yield from page
         values |= {"scope": page[-1]["scope"], "name": page[-1]["name"]}
 
 
-# A version has the same JSON in a document as in the API, without its widget's scope and name. A
-# field that the manifest omits is null, and a stored bundle has its original URL.
+# In a document, a version's JSON is the same as in the API, with three exceptions: it lacks the
+# scope and name, fields that the manifest omits are null, and bundleUrl is the original URL.
 EXPORT_VERSIONS = f"""
 SELECT json_set(json_remove(entry, '$.scope', '$.name'), '$.bundleUrl', bundle_url,
     '$.displayName', display_name, '$.description', description, '$.icon', icon)
@@ -46,7 +46,7 @@ WHERE widget_id = :id ORDER BY {NEWEST_FIRST}
 
 
 def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
-    """Return the widget document for a row of widget_rows()."""
+    """Return the widget document for a row from widget_rows()."""
     versions = fetch_all(connection, EXPORT_VERSIONS, {"id": row["id"]})
     about = about_json(row)
     return {

@@ -1,4 +1,4 @@
-"""Import maps: the URL and the integrity of the bundle of each widget that a dashboard loads."""
+"""Import maps: the bundle URL and the integrity hash for each widget that a dashboard loads."""
 
 import json
 from base64 import b64encode
@@ -16,9 +16,9 @@ MAX_WIDGETS = 100
 
 
 class ImportMapQuery(NamedTuple):
-    """The widgets of an import map, and the candidates among which it chooses."""
+    """The widgets in an import map, and the candidates to choose their versions from."""
 
-    # Without a version, the newest candidate is loaded.
+    # If a widget is given without a version, its newest candidate is loaded.
     widgets: tuple[WidgetName, ...]
     candidates: Candidates
 
@@ -46,9 +46,9 @@ def _parse_widget(text: str) -> WidgetName:
     return WidgetName(scope, name, version or None)
 
 
-# One JSON text with an array for each requested widget, in the order of the request: whether the
-# widget is listed, then the bundle URL and the hash of the version to load. The URL is a path if
-# this service stores the bundle.
+# Returns one JSON document with an array for each requested widget, in the order of the request:
+# whether the widget is listed, then the bundle URL and the hash of the version to load. The URL is
+# a path if this service stores the bundle.
 BUNDLES = """
 SELECT content, (
     SELECT json_group_array(json_array(is_listed, bundle_url, sha256_hash)) FROM (
@@ -67,7 +67,7 @@ FROM revision
 def find_import_map(
     connection: Connection, query: ImportMapQuery, public_url: str
 ) -> tuple[int, bytes]:
-    """Return the revision of the catalog, and the JSON of the response."""
+    """Return the catalog's content revision and the response as JSON."""
     statement = BUNDLES.format(newest=query.candidates.newest("id", "widget.id"))
     values = {"widgets": json.dumps(query.widgets), **query.candidates.values}
     content, text = fetch_one(connection, statement, values)
@@ -75,7 +75,7 @@ def find_import_map(
     integrity: dict[str, str] = {}
     unavailable: dict[str, str] = {}
     for widget, (is_listed, url, sha256) in zip(query.widgets, json.loads(text), strict=True):
-        # The name by which a dashboard imports the widget.
+        # A dashboard imports the widget by this name.
         path = f"{widget.scope}/{widget.name}"
         if url is None:
             unavailable[path] = _explain(widget, query.candidates, is_listed=is_listed)

@@ -1,4 +1,4 @@
-"""The installs of a widget by day and by version."""
+"""A widget's installs by day and by version."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-# Days in the future come from a wrong clock and are left out.
+# Days in the future result from a wrong clock and are left out.
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date, 'installs', installs))
     FROM (
@@ -44,7 +44,7 @@ def find_installs(
     *,
     unlisted: bool = False,
 ) -> bytes | None:
-    """Return the JSON of the installs up to today; None if no widget is found."""
+    """Return the installs up to today as JSON; None if no widget is found."""
     values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
     row = fetch_one(connection, INSTALLS, values)
     return f"{row[0]}\n".encode() if row else None

@@ -15,7 +15,7 @@ SELECT id, {json_sql.WIDGET} FROM widget WHERE scope = :scope AND name = :name A
 def find_listed_widget(
     connection: sqlite3.Connection, scope: str, name: str
 ) -> tuple[int, Json] | None:
-    """Return the id and the JSON of a widget, without its versions; None if it is not listed."""
+    """Return a widget's id and JSON, without its versions; None if the widget is not listed."""
     row = fetch_one(connection, LISTED_WIDGET, {"scope": scope, "name": name})
     return (row[0], json.loads(row[1])) if row else None
 
@@ -23,8 +23,8 @@ def find_listed_widget(
 # The maximum number of widgets with the same keyword, or with the same permissions, that are
 # compared to find similar ones.
 MAX_COMPARED = 100
-# An empty list of permissions does not make widgets similar. The index listing_filters finds the
-# widgets with the same permissions, because permissions are its first column.
+# Widgets without permissions do not count as similar. The listing_filters index finds the widgets
+# with the same permissions, because permissions is its first column.
 SIMILAR = """
 WITH own AS (SELECT permissions, scope FROM listing WHERE widget_id = :widget_id),
 candidate (widget_id, shared) AS (
@@ -51,6 +51,6 @@ ORDER BY sum(shared) DESC, downloads DESC, listing.scope, listing.name LIMIT :li
 def find_similar_widgets(
     connection: sqlite3.Connection, widget_id: int, limit: int
 ) -> list[sqlite3.Row]:
-    """Return widgets of other scopes with the same keywords, then with the same permissions."""
+    """Return widgets in other scopes with the same keywords, then with the same permissions."""
     values = {"widget_id": widget_id, "max_compared": MAX_COMPARED, "limit": limit}
     return fetch_all(connection, SIMILAR, values)

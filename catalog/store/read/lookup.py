@@ -17,7 +17,7 @@ from ..connection.transaction import Values
 from . import json_sql
 from .candidates import NEWEST_FIRST
 
-# The maximum number of versions and ranges that one change may name.
+# The maximum number of versions and ranges in one change.
 MAX_TARGETS = 100
 # Each range is compared with all versions of a widget; one comparison takes up to 70 microseconds.
 MAX_COMPARISONS = 50_000
@@ -36,12 +36,12 @@ FROM widget WHERE scope = :scope AND name = :name
 
 
 def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
-    """Return the row of a widget with its JSON and, for a copy, its upstream; None if missing."""
+    """Return a widget's row with its JSON and, for a copy, its upstream; None if it is missing."""
     return next(iter(read(FIND_WIDGET, {"scope": scope, "name": name})), None)
 
 
 def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
-    """Return the row of the widget; raise MissingWidgetError if there is none."""
+    """Return the widget's row; raise MissingWidgetError if there is none."""
     row = find_widget(read, target.scope, target.name)
     if row is None:
         raise MissingWidgetError(target.widget)
@@ -58,7 +58,7 @@ def check_is_local(widget: sqlite3.Row) -> None:
         )
 
 
-# The long texts of versions are left out.
+# The versions' long text fields are left out.
 FIND_VERSIONS = f"""
 SELECT version.id, widget_id, published_at, precedence, version, yanked, yanked_reason,
     deprecation_message, sha256_hash, sdk_version
@@ -82,7 +82,7 @@ class SelectedVersions(NamedTuple):
 
 
 def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedVersions]:
-    """Return the versions that the targets name, each once; raise ChangeError if one is missing."""
+    """Return the distinct versions that match the targets; raise ChangeError if one is missing."""
     requests: dict[WidgetName, list[WidgetName]] = {}
     for target in dict.fromkeys(targets):
         requests.setdefault(target.widget, []).append(target)

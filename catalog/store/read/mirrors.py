@@ -28,27 +28,27 @@ ORDER BY scope, name
 
 
 def find_local_widgets(database: Database) -> dict[WidgetName, LocalWidget]:
-    """Return all widgets of the local catalog."""
+    """Return all widgets in the local catalog."""
     rows = database.fetch(LOCAL_WIDGETS, {}) if database.exists() else []
     return {WidgetName(*row[:2]): LocalWidget(bool(row[2]), *row[3:]) for row in rows}
 
 
 class KnownUpstream(NamedTuple):
-    """An upstream with the state stored by its last runs, and how many copies it has."""
+    """An upstream with the state that its last runs stored, and the number of its copies."""
 
     source: str
     # The fields of MirrorOptions.
     options: Json
     # Every copy is current up to this position in the upstream's changes.
     position: str | None
-    # The end of the last run in which no widget failed.
+    # When the last run without a failed widget ended.
     refreshed_at: str | None
-    # The error of the last run; None if the run succeeded.
+    # The error that made the last run fail; None if the run succeeded.
     last_error: str | None
     # The publication time of each version that is held back, by scope/name@version.
     held_back: dict[str, str]
-    # How many listed copies there are, how many versions and stored bundles they have, and how many
-    # copies are gone from the upstream.
+    # The numbers of listed copies, of their versions and stored bundles, and of copies that are
+    # gone from the upstream.
     widgets: int
     versions: int
     bundles: int
@@ -126,10 +126,10 @@ class CopiedVersion(NamedTuple):
     version: str
     sha256: str
     size: int
-    # The bundleUrl that the upstream gives.
+    # The bundleUrl at the upstream.
     url: str
     is_stored: bool
-    # True if the URL of the stored bundle contains its hash; after mirror --adopt, it does not yet.
+    # True if the stored bundle's URL contains its hash; after mirror --adopt, it does not yet.
     has_hash: bool
 
     def __str__(self) -> str:

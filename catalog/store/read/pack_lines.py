@@ -1,4 +1,4 @@
-"""The lines that a pack has besides the catalog: the origins of copies, and deleted versions."""
+"""The lines in a pack besides the catalog: the origins of copies, and deleted versions."""
 
 import sqlite3
 
@@ -41,7 +41,7 @@ WHERE scope = :scope AND name = :name
 def find_unpacked(
     connection: sqlite3.Connection, packed: sqlite3.Connection
 ) -> tuple[list[str], list[str]]:
-    """Return the widgets that are not in the pack, and the missing versions of packed widgets."""
+    """Return the widgets that are not in the pack, and the versions that packed widgets lack."""
     widgets: dict[str, None] = {}
     versions = []
     for scope, name, version in fetch_all(connection, ALL_VERSIONS):

@@ -1,4 +1,4 @@
-"""Validates and parses the query parameters that several routes of the API share."""
+"""Validates and parses the query parameters that several API routes share."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ class ParameterError(ValueError):
 
 
 def parse_boolean(name: str, value: str | None) -> bool | None:
-    """Return the value as a boolean, None if it is empty; raise ParameterError if it is invalid."""
+    """Return the value as a boolean, or None if empty; raise ParameterError if it is invalid."""
     if not value:
         return None
     if value.lower() not in ("true", "false"):
@@ -37,7 +37,7 @@ def parse_positive(name: str, value: str | None, default: int) -> int:
 
 
 def parse_limit(parameters: Mapping[str, str]) -> int:
-    """Return the size of a page; raise ParameterError if it is invalid."""
+    """Return the page size; raise ParameterError if it is invalid."""
     return min(parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""The registry of a scope: all of its listed widgets with all their versions."""
+"""A scope's registry: all of its listed widgets with all their versions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ SELECT count(*), max(name), CAST(group_concat(text) AS BLOB) FROM (
 
 
 def render_pieces(connection: sqlite3.Connection, scope: str) -> Iterator[bytes]:
-    """Yield the JSON of the widgets, sorted by name; a comma begins each piece but the first."""
+    """Yield the widgets as JSON, sorted by name; every piece but the first begins with a comma."""
     values: dict[str, object] = {"scope": scope, "after": "", "limit": WIDGETS_PER_PIECE}
     comma, count = b"", WIDGETS_PER_PIECE
     while count == WIDGETS_PER_PIECE:

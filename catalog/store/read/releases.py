@@ -13,7 +13,7 @@ WHERE yanked = 0 AND {condition}
 ORDER BY published_at DESC, listing.scope, listing.name, precedence DESC, version.version
 LIMIT :limit
 """
-# The index version_published has the order of the feed. The releases of one scope are sorted
+# The version_published index is in the order of the feed. The releases in a single scope are sorted
 # instead, because they may be rare in that index.
 NEWEST_RELEASES = _RELEASES.format(
     tables="version INDEXED BY version_published CROSS JOIN listing USING (widget_id)",
@@ -29,7 +29,7 @@ HAS_WIDGET = f"SELECT 1 FROM listing WHERE {_IS_NAMED} LIMIT 1"
 def find_releases(
     connection: sqlite3.Connection, scope: str, name: str, limit: int
 ) -> list[sqlite3.Row] | None:
-    """Return the newest releases in the catalog, in a scope or of a widget.
+    """Return the newest releases in the catalog or a scope, or of a widget.
 
     An empty scope or name does not restrict the releases. Return None if there is no such scope or
     widget.

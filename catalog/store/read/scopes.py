@@ -32,8 +32,8 @@ def read_scope_totals(connection: sqlite3.Connection, scope: str) -> sqlite3.Row
     """Return a summary of a scope, computed from its listed widgets.
 
     The summary counts widgets, official widgets, versions and installs. It also says when the first
-    widget was created and the last version published, and has the homepage if all widgets that
-    state one agree.
+    widget was created and the last version published. It includes a homepage if all widgets with a
+    homepage have the same one.
     """
     totals: sqlite3.Row = fetch_one(connection, SCOPE_TOTALS, {"scope": scope})
     return totals

@@ -1,4 +1,4 @@
-"""A selection of widgets by the options of the commands mirror, pack and export."""
+"""Selects widgets by the options of the mirror, pack and export commands."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM jso
 class Selection:
     """A selection of scopes and widgets; an empty selection selects all widgets.
 
-    With SDKs, it selects only widgets with a version that runs on one of them and is not yanked.
+    If SDKs are given, select only widgets with an available version that runs on one of them.
     """
 
     scopes: Sequence[str] = ()
@@ -36,14 +36,14 @@ class Selection:
         for name, value in asdict(self).items():
             option = "--" + name.replace("_", "-")
             if isinstance(value, list | tuple):
-                # The name of the option is the name of the field without the plural s.
+                # The option is named after the field, without the plural s.
                 arguments += [shlex.join([option[:-1], each]) for each in value]
             elif value:
                 arguments.append(option if value is True else shlex.join([option, str(value)]))
         return arguments
 
     def unmatched(self, paths: Collection[str]) -> list[str]:
-        """Return the options that match none of these widgets, given as scope/name."""
+        """Return the options that match none of these widgets; each path is a scope/name."""
         if not paths:
             return Selection(self.scopes, self.widgets, self.sdks).arguments()
         found = {path.partition("/")[0] for path in paths}

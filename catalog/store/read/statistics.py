@@ -5,8 +5,8 @@ import sqlite3
 from ..connection.sqlite import fetch_one
 from .lookup import Read
 
-# The recursive part reads one index entry for each scope. The sum of all counters can exceed
-# SQLite's integers; total() is exact up to 2^53.
+# The recursive part reads one index entry per scope. The sum of all counters can overflow SQLite's
+# integers; total() does not overflow, and is exact up to 2^53.
 STATISTICS = """
 WITH RECURSIVE each_scope (scope) AS (
     SELECT min(scope) FROM listing
@@ -28,7 +28,7 @@ def read_statistics(connection: sqlite3.Connection) -> dict[str, int]:
     return dict(fetch_one(connection, STATISTICS))
 
 
-# The command unpack compares these times to warn about a pack that is older than the catalog.
+# The unpack command compares these times to warn about a pack that is older than the catalog.
 NEWEST_TIME = """
 SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
            coalesce((SELECT max(created_at) FROM widget), ''))
@@ -36,7 +36,7 @@ SELECT max(coalesce((SELECT max(published_at) FROM version), ''),
 
 
 def find_newest_time(connection: sqlite3.Connection) -> str:
-    """Return when the newest version or widget was added; empty if there is none."""
+    """Return when the newest version or widget was added; an empty string if there is none."""
     (time,) = fetch_one(connection, NEWEST_TIME)
     return str(time)
 
@@ -45,6 +45,6 @@ LAST_PUBLISHED = "SELECT max(published_at) FROM version"
 
 
 def find_last_published(read: Read) -> str | None:
-    """Return the latest publishedAt of all versions; None if there are none."""
+    """Return the latest publishedAt of any version; None if there are no versions."""
     ((time,),) = read(LAST_PUBLISHED, {})
     return time and str(time)

@@ -14,7 +14,7 @@ WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 
 
 def stored_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
-    """Return the hashes of the stored bundles of selected widgets; for paths, see IS_SELECTED."""
+    """Return the hashes of selected widgets' stored bundles; for paths, see IS_SELECTED."""
     return [sha256 for (sha256,) in fetch_all(connection, STORED_HASHES, {"paths": paths})]
 
 
@@ -32,7 +32,7 @@ def named_pictures(
     return [(path, json.loads(picture)) for path, picture in rows]
 
 
-# A dry run excludes the bundles of copies that gc would delete.
+# In a dry run, exclude the bundles of copies that gc would delete.
 USED_HASHES = """
 SELECT sha256_hash FROM (
     SELECT widget_id, sha256_hash FROM version
@@ -63,7 +63,7 @@ def find_stored_bundle(
     return (row["sha256_hash"], bool(row["is_copy"])) if row else None
 
 
-# Load balancers check the health every second, so this statement reads only the newest versions.
+# Load balancers check health every second, so this statement reads only the newest versions.
 NEWEST_BUNDLES = """
 SELECT sha256_hash, bundle_size FROM (SELECT * FROM version ORDER BY id DESC LIMIT 20)
 WHERE bundle_path IS NOT NULL

@@ -10,9 +10,9 @@ from ...domain.folding import fold
 from ..connection.sqlite import Connection, fetch_one
 
 MAX_SUGGESTIONS = 5
-# If a text is longer than this, only its beginning is compared.
+# If a name is longer than this, only its beginning is compared.
 MAX_COMPARED_LENGTH = 40
-# The number of widgets to compare, most installed first: in the same scope, and in all others.
+# The number of widgets to compare in the same scope, and in all others; most installed first.
 MAX_COMPARED_IN_SCOPE = 200
 MAX_COMPARED = 1_000
 # Names with a SequenceMatcher ratio below this are not similar.
@@ -30,7 +30,7 @@ class Suggestion(NamedTuple):
     display_name: str
 
 
-# The result is one JSON text: one row for each widget would take longer.
+# Returns a single JSON array, because one row per widget would take longer.
 MOST_INSTALLED = """
 SELECT json_group_array(json_array(widget.scope, widget.name, display_name, found.folded_name))
 FROM (
@@ -62,7 +62,7 @@ def rank_similar(
 
     Each widget is given by its scope, name, display name and folded display name.
     """
-    # SequenceMatcher caches its analysis of the second text, so the name is the second one.
+    # SequenceMatcher caches its analysis of the second string, so the name is the second one.
     matcher = SequenceMatcher(None, "", _words(name), autojunk=False)
     similar = []
     for its_scope, its_name, display_name, folded_name in widgets:
@@ -79,7 +79,7 @@ def _words(name: str) -> str:
 
 
 def _similarity(matcher: SequenceMatcher[str], text: str) -> float:
-    """Return how similar the texts are; 0 if a quick upper bound is already too low."""
+    """Return how similar the strings are; 0 if a quick upper bound is already too low."""
     matcher.set_seq1(text[:MAX_COMPARED_LENGTH])
     if matcher.real_quick_ratio() < MIN_SIMILARITY or matcher.quick_ratio() < MIN_SIMILARITY:
         return 0

@@ -30,7 +30,7 @@ NO_HASH = "0" * 64
 class Token(NamedTuple):
     """A token that was found by its current or its previous secret."""
 
-    # The public part of the token's text.
+    # The public part of the token string.
     id: str
     name: str
     access: Access
@@ -42,14 +42,14 @@ class Token(NamedTuple):
     previous_expires_at: str | None = None
     # True if the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False
-    # The subject and claims of the id token. Only a short token has them; its name is the name of
-    # its trust.
+    # The id token's subject and claims, for a short token only. A short token is named after its
+    # trust.
     subject: str | None = None
     claims: Json | None = None
 
     @property
     def title(self) -> str:
-        """The name of the token in messages: the kind of its actor, and the token's name."""
+        """How messages refer to the token: the kind of actor, followed by the token's name."""
         return f"{self.actor.kind} {self.name}"
 
     @property
@@ -83,8 +83,8 @@ class Token(NamedTuple):
     def expiry_warning(self, time: str) -> str | None:
         """Return a warning, without a full stop, if the token expires soon.
 
-        The old secret of a rotated token always gets a warning. Otherwise, a token whose whole
-        lifetime is shorter than WARNING_PERIOD gets none.
+        A rotated token's old secret always causes a warning. Otherwise, a token whose whole
+        lifetime is shorter than WARNING_PERIOD causes none.
         """
         if self.expires_at is None or self.status(time) != "active":
             return None
@@ -118,17 +118,17 @@ FIND_BY_NAME = f"SELECT {_CURRENT} FROM token WHERE name = :name"
 
 
 def find_valid(database: Database, text: str) -> Token | None:
-    """Return the token with this text if it is active, None otherwise."""
+    """Return the token for this token string if it is active, else None."""
     token = find_token(database, text)
     return token if token and token.status(now()) == "active" else None
 
 
 def find_token(database: Database, text: str) -> Token | None:
-    """Return the token with this text, even if it is not active; None if there is no such token.
+    """Return the token for this token string, active or not; None if there is no such token.
 
-    A malformed text is rejected without the database. Every other text takes one hash, one lookup
-    and one constant-time comparison. A client that knows the secret may learn that the token has
-    expired or was revoked.
+    A malformed string is rejected without reading the database. Any other string takes one hash,
+    one lookup and one constant-time comparison. A client that knows the secret may learn that the
+    token has expired or was revoked.
     """
     id_ = token_id(text)
     if id_ is None:
@@ -188,7 +188,7 @@ def get_token(read: Read, name: str) -> Token:
 
 
 def describe_token(token: Token) -> Json:
-    """Return the scopes, permissions and expiry of a token for the audit log and the API."""
+    """Return a token's scopes, permissions and expiry for the audit log and the API."""
     identity = {"trust": token.name, "subject": token.subject, "claims": token.claims}
     return {
         "token": token.name,

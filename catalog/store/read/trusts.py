@@ -12,12 +12,12 @@ LIST_TRUSTS = "SELECT * FROM trust WHERE removed_at IS NULL ORDER BY name"
 
 
 def list_trusts(read: Read) -> list[Trust]:
-    """Return all trusts by name."""
+    """Return all trusts, sorted by name."""
     return [_trust(row) for row in read(LIST_TRUSTS, {})]
 
 
 def find_by_issuer(read: Read, issuer: object) -> list[Trust]:
-    """Return the trusts of an issuer by name."""
+    """Return the trusts for an issuer, sorted by name."""
     return [each for each in list_trusts(read) if each.issuer == issuer]
 
 

@@ -1,4 +1,4 @@
-"""Updates for installed versions: the parameters, the statements and the JSON of the response."""
+"""Updates for installed versions: the parameters, the statements and the JSON response."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +29,10 @@ def parse_updates(parameters: Mapping[str, str], installed: Sequence[str]) -> Up
     return UpdatesQuery(sdk, parsed, before)
 
 
-# One JSON text with a pair for each listed widget: its position in :widgets, and its versions,
-# newest first, with the fields of Release. Without an SDK, every version is compatible. One text is
-# faster than one row for each version or widget. Each statement reads only WIDGETS_PER_TEXT
-# widgets, because the text of a hundred widgets could take too much memory.
+# Returns a JSON array with a pair for each listed widget: its position in :widgets, and its
+# versions, newest first, with the fields of Release. Without an SDK, every version is compatible. A
+# single array is faster than one row per version or widget. Each statement reads only
+# WIDGETS_PER_TEXT widgets, because an array of a hundred widgets could take too much memory.
 WIDGETS_PER_TEXT = 20
 RELEASES = f"""
 SELECT json_group_array(json_array(position, json(versions))) FROM (
@@ -60,7 +60,7 @@ SELECT id, entry FROM version_entry WHERE id IN (SELECT value FROM json_each(:id
 
 
 def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, bytes]:
-    """Return the revision of the catalog, and the JSON of the response."""
+    """Return the catalog's content revision and the response as JSON."""
     # All statements must see the same versions.
     with snapshot(connection):
         content = read_revision(connection).content
@@ -76,7 +76,7 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
     return content, f'{{"updates":[{",".join(items)}]}}\n'.encode()
 
 
-# Those of the given SDK ranges that overlap with one range.
+# Selects the SDK ranges in :ranges that overlap with :range.
 SHARED_RANGES = """
 SELECT range FROM json_each(:ranges) JOIN sdk_range ON range = value
 WHERE EXISTS (
@@ -123,7 +123,7 @@ def _read_releases(
         values = {"widgets": json.dumps(some), **candidates.values}
         (text,) = fetch_one(connection, RELEASES, values)
         for position, rows in json.loads(text):
-            # The deadline of the thread also limits the work in Python.
+            # The thread's deadline also limits the work in Python.
             connection.check_deadline()
             releases[some[position]] = list(map(Release._make, rows))
     return releases
@@ -144,8 +144,8 @@ def _find(
     return UPDATE if advice.update else CURRENT, own, advice
 
 
-# The JSON members of an installed version. Building and encoding a dict for each version would make
-# find_updates() 8 % slower.
+# A template for an installed version's JSON. Building and encoding a dict for each version would
+# make find_updates() 8% slower.
 ITEM = (
     '{{"scope":{},"name":{},"installed":{},"status":"{}","yanked":{},"yankedReason":{},'
     '"deprecationMessage":{},"compatible":{},"update":{},{}"reason":{}}}'
@@ -159,7 +159,7 @@ def _render(
     advice: Advice,
     entries: Mapping[int, str],
 ) -> str:
-    """Return the JSON of an installed version; entries maps the id of each update to its JSON."""
+    """Return an installed version's JSON; entries maps the id of each update to its JSON."""
     return ITEM.format(
         *map(encode_basestring, installed),
         status,

@@ -1,4 +1,4 @@
-"""All widgets, listed or not, for the commands list and show and for shell completion."""
+"""All widgets, listed or not, for the list and show commands and for shell completion."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ ORDER BY CASE :sort WHEN 'created' THEN widget.created_at END DESC, scope, name
 def list_widgets(
     connection: sqlite3.Connection, scope: str | None, *, unlisted: bool, sort: str
 ) -> list[Json]:
-    """Return the widgets of one scope, or of all scopes; if unlisted is true, only unlisted ones.
+    """Return the widgets in one scope, or in all scopes; if unlisted is true, only unlisted ones.
 
     Each widget has the fields of a search result. The widgets are sorted by name, or by creation
     time with the newest first if sort is "created".
@@ -47,7 +47,7 @@ def read_shown(
 ) -> Json | None:
     """Return a widget, listed or not, with its versions and its about; None if it is missing.
 
-    The values are the same as in the API of a service at the base URL.
+    The values are the same as those that a service at the base URL returns.
     """
     row = fetch_one(connection, SHOWN_WIDGET, {"scope": scope, "name": name})
     if row is None:

@@ -1,4 +1,4 @@
-"""The versions of one widget, one page at a time: a widget can have thousands of versions."""
+"""A widget's versions, one page at a time: a widget can have thousands of versions."""
 
 import json
 import sqlite3
@@ -7,8 +7,8 @@ from ...domain.documents import Json
 from ..connection.sqlite import fetch_one
 from .candidates import IS_STABLE, NEWEST_FIRST, RUNS_ON_SDK, Candidates
 
-# The maximum lengths of texts in the version table and in a comparison; the page of a version shows
-# the whole text.
+# The maximum lengths of reasons in the version table and of notes in a comparison. A version's own
+# page shows them in full.
 MAX_REASON = 300  # characters
 MAX_NOTE = 2_000  # characters
 MAX_NOTES = 50
@@ -84,7 +84,7 @@ NEWER = _NEIGHBOUR.format(condition="", comparison=">", order=NEWEST_FIRST.repla
 def find_neighbour(
     connection: sqlite3.Connection, statement: str, widget_id: int, version: str
 ) -> Json | None:
-    """Return the number and permissions of the version next to this one, or None.
+    """Return the version number and permissions of the version next to this one, or None.
 
     The statement is OLDER, OLDER_AVAILABLE or NEWER.
     """
@@ -104,7 +104,7 @@ ORDER BY {NEWEST_FIRST} LIMIT 1
 def find_newer_prerelease(
     connection: sqlite3.Connection, widget_id: int, version: str, sdk: str | None
 ) -> str | None:
-    """Return the number of the newest prerelease with a higher precedence than a version.
+    """Return the version number of the newest prerelease with a higher precedence than a version.
 
     Yanked prereleases are ignored, and so are prereleases that do not run on a given SDK.
     """
@@ -131,9 +131,9 @@ SELECT json_group_array(json(text)) FROM (
 def list_notes(
     connection: sqlite3.Connection, widget_id: int, older: str, newer: str
 ) -> list[Json]:
-    """Return the notes of all versions newer than `older`, up to and including `newer`.
+    """Return the notes for all versions newer than `older`, up to and including `newer`.
 
-    The newest notes come first. One entry beyond MAX_NOTES means that there are more versions.
+    The newest notes come first. An extra entry beyond MAX_NOTES means that there are more versions.
     """
     values = {"widget_id": widget_id, "older": older, "newer": newer}
     values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}

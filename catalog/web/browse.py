@@ -1,4 +1,4 @@
-"""The browse page and the page of a scope: search results as cards, and filters with counts.
+"""The browse and scope pages: search results as cards, and filters with counts.
 
 The API's q matches only display names and descriptions. People also type focus-timer, acme,
 @acme/weather or a keyword, so these pages also find names, scopes and keywords.
@@ -61,12 +61,12 @@ def browse() -> Response:
 
 
 def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
-    """Return the search for valid arguments, limited to one page of results."""
+    """Return the search that these valid arguments describe, limited to one page of results."""
     return parse_page_search({**arguments, "limit": str(PAGE_SIZE)})
 
 
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
-    """Return the results of a search in the form of the API."""
+    """Return search results in the same form as the API."""
     results: Json = parse_body(find_widgets(connection, query, find_stored_picture)[1])
     return results
 
@@ -96,9 +96,9 @@ def suggest_for_words(connection: Connection, q: str) -> list[Any]:
 def wider_searches(
     connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
 ) -> dict[str, str]:
-    """Return links to searches without one of the filters; if those find nothing, without any."""
+    """Return links to searches with one filter removed; if those find nothing, with all removed."""
     totals = dict(facets.without)
-    # The facets do not contain the totals of searches without these filters.
+    # The facets do not include total counts for searches without these filters.
     for name, wider in (("compatible", {"compatible": False}), ("keyword", {"keyword": None})):
         if getattr(query, name):
             totals[name] = find_facets(connection, replace(query, **wider)).total

@@ -88,10 +88,10 @@ def describe_version(entry: Json) -> dict[str, str]:
 
 
 def describe_growth(before: int, after: int) -> str:
-    """Return by how much a size grew or shrank, such as +1.2 kB (+6 %); empty if unchanged."""
+    """Return by how much a size grew or shrank, such as +1.2 kB (+6%); empty if unchanged."""
     if before == after:
         return ""
     sign = "+" if after > before else "−"
     size = f"{sign}{format_bytes(abs(after - before))}"
     percent = round(abs(after - before) * 100 / before) if before else 0
-    return f"{size} ({sign}{format_number(percent)} %)" if percent else size
+    return f"{size} ({sign}{format_number(percent)}%)" if percent else size

@@ -1,4 +1,4 @@
-"""The page that compares two widgets, for people who choose between them."""
+"""The page that compares two widgets, for people choosing between them."""
 
 from flask import Response, current_app, render_template, request
 

@@ -20,7 +20,7 @@ from .pages import absolute_url, page_response, pages, site_url
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
 RESPONSE_HEADERS = openapi.describe_headers(OPERATIONS)
-# The search in the first steps: the most installed widget that runs on this SDK.
+# The example search on the page: it finds the most installed widget that runs on this SDK.
 FIRST_SEARCH = {"compatSdk": "1.4.0", "compatible": "true", "limit": "1"}
 
 pages.add_app_template_filter(openapi.render_code_spans)
@@ -53,7 +53,7 @@ def docs() -> Response:
 
 
 def find_first_version() -> Json | None:
-    """Return the version for the first steps on the page; None if FIRST_SEARCH finds none."""
+    """Return the version in the examples on the page; None if FIRST_SEARCH finds no widget."""
     database: Database = current_app.extensions["database"]
     try:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]

@@ -1,6 +1,6 @@
 """/feed.atom: the newest releases as an Atom feed (RFC 4287), for feed readers and chat rooms.
 
-The parameter scope limits the feed to one scope; scope and name limit it to one widget.
+The scope parameter limits the feed to one scope; scope and name together limit it to one widget.
 """
 
 import re
@@ -15,7 +15,7 @@ from ..store.read.releases import find_releases
 from .pages import page_response, pages, reader, site_url
 
 MAX_ENTRIES = 50
-# Feed readers show only the beginning of a long text. The page of the widget has the whole text.
+# Feed readers show only the beginning of a long text. The widget's page shows all of it.
 MAX_TITLE_LENGTH = 200  # characters
 MAX_SUMMARY_LENGTH = 2_000  # characters
 # Atom requires a time even if the feed has no entries.
@@ -61,19 +61,19 @@ def load_releases(connection: Connection, scope: str, name: str) -> list[dict[st
 
 @pages.app_template_filter()
 def release_id(release: dict[str, str]) -> str:
-    """Return an id that is the same at every URL of this service and on its mirrors."""
+    """Return an id that is the same under every URL of this service, and on its mirrors."""
     name = "widget-catalog:{scope}/{name}@{version}".format(**release)
     return uuid5(NAMESPACE_URL, name).urn
 
 
 @pages.app_template_filter()
 def release_path(release: dict[str, str]) -> str:
-    """Return the path of the page of a version."""
+    """Return the path of a version's page."""
     parts = (release[key] for key in ("scope", "name", "version"))
     return "/widgets/" + "/".join(quote(part, safe="") for part in parts)
 
 
 @pages.app_template_filter()
 def xml_text(text: str) -> str:
-    """Return the text with U+FFFD in place of characters that XML does not allow."""
+    """Replace characters that XML does not allow with U+FFFD."""
     return NOT_XML.sub("\ufffd", text)

@@ -8,7 +8,7 @@ from ..store.read.search_params import NONE, WITHOUT, filter_text
 from .parameters import Parameters
 from .permission_words import permission_words
 
-# The filters that a user can remove from a search, with the description of the wider search.
+# The filters that a user can remove from a search, each with a phrase for the wider search.
 FILTERS = {
     "compatible": "for any SDK",
     "scope": "in any scope",

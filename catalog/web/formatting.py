@@ -10,7 +10,7 @@ from ..domain.documents import Json
 from ..domain.file_names import bundle_file_name
 from ..domain.semver_ranges import is_range
 
-# The units of an age, with their length in days.
+# Units of age, with their length in days.
 UNITS = (("year", 365), ("month", 30.44), ("week", 7), ("day", 1))
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -34,7 +34,7 @@ def format_bytes(value: int) -> str:
     """Return a number of bytes with a unit, such as 20.3 kB."""
     if value < 1000:
         return "1 byte" if value == 1 else f"{value} bytes"
-    # A value just below a unit is rounded up to it: 999,950 bytes are 1 MB.
+    # A value just below the next unit is rounded up: 999,950 bytes are shown as 1 MB.
     units = (("kB", 10**3), ("MB", 10**6), ("GB", 10**9))
     unit, size = next((each for each in units if value < each[1] * 999.95), units[-1])
     return f"{value / size:,.1f}".removesuffix(".0") + f" {unit}"
@@ -63,7 +63,7 @@ def format_count(count: int, noun: str) -> str:
 # Parsing a range of thousands of characters takes milliseconds, so the results are cached.
 @lru_cache(maxsize=512)
 def is_readable(sdk_range: str) -> bool:
-    """Return whether the text is an npm range and can be shown as the SDK of a version."""
+    """Return whether an SDK range is a valid npm range and can be shown to users."""
     return is_range(sdk_range)
 
 
@@ -73,7 +73,7 @@ def sri_hash(sha256_hash: str) -> str:
 
 
 def fetch_command(entry: Json) -> str:
-    """Return the shell command that downloads the bundle of a version."""
+    """Return the shell command that downloads a version's bundle."""
     return f"curl -fgL -o {file_name(entry)} {shlex.quote(entry['bundleUrl'])}"
 
 
@@ -96,17 +96,17 @@ def import_map(entry: Json) -> str:
 
 
 def file_name(entry: Json) -> str:
-    """Return the name of the file for the bundle of a version."""
+    """Return the file name for a version's bundle."""
     return bundle_file_name(entry["name"], entry["version"])
 
 
 def page_numbers(page: int, last: int) -> list[int | None]:
-    """Return the pages of the pager: first, last, current and its neighbours; None for a gap."""
+    """Return the numbers in a pager: first, last, current and its neighbours; None for a gap."""
     near = sorted({1, last, *range(max(page - 1, 1), min(page + 1, last) + 1)})
     numbers: list[int | None] = []
     for before, after in zip([0, *near], near, strict=False):
         if after - before == 2:
-            # A gap would take as much space as the page that it hides.
+            # A gap would take up as much space as the single page number it hides.
             numbers.append(after - 1)
         elif after - before > 2:
             numbers.append(None)

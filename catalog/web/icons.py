@@ -47,15 +47,15 @@ class IconError(ValueError):
 
 
 def icon_svg(icon: str | None, directory: str, *, name: str, seed: str) -> str:
-    """Return the icon as an SVG element; for an unknown icon, a letter avatar of the name."""
-    # Check the length before find_icon caches the text.
+    """Return the icon as an SVG element; for an unknown icon, return a letter avatar."""
+    # Check the length first, so that find_icon() never caches long strings.
     svg = find_icon(icon, directory) if icon and len(icon) <= MAX_ICON_LENGTH else None
     return svg or letter_avatar(name, seed)
 
 
 @lru_cache(maxsize=4096)
 def find_icon(icon: str, directory: str) -> str | None:
-    """Return the SVG element of prefix:name from the directory or the built-in set, or None."""
+    """Return the SVG for prefix:name from the directory or the built-in set; None if not found."""
     if not is_icon_name(icon):
         return None
     prefix, _, name = icon.partition(":")
@@ -152,7 +152,7 @@ def _safe_body(id_prefix: str, body: object) -> str:
         root = ElementTree.fromstring(f"<svg>{body}</svg>")  # noqa: S314, no entities
         for element in root.iter():
             if element is not root and element.tag not in ELEMENTS:
-                raise IconError(f"its body has the forbidden element {quoted(element.tag)}.")
+                raise IconError(f"its body contains the forbidden element {quoted(element.tag)}.")
             # Shapes do not contain text.
             element.text = element.tail = None
             for attribute, value in element.attrib.items():
@@ -164,13 +164,13 @@ def _safe_body(id_prefix: str, body: object) -> str:
 
 def _safe_value(id_prefix: str, attribute: str, value: str) -> str:
     if attribute not in ATTRIBUTES:
-        raise IconError(f"its body has the forbidden attribute {quoted(attribute)}.")
+        raise IconError(f"its body contains the forbidden attribute {quoted(attribute)}.")
     if attribute == "id":
         # Ids must be unique in a page with several icons.
         return f"{id_prefix}-{value}"
     remainder = COLOUR.sub("", LOCAL_REFERENCE.sub("", value))
     if "(" in remainder and attribute not in TRANSFORMS:
-        raise IconError(f"its body has the forbidden value {quoted(value)}.")
+        raise IconError(f"its body contains the forbidden value {quoted(value)}.")
     return LOCAL_REFERENCE.sub(rf"url(#{id_prefix}-\1)", value)
 
 

@@ -1,4 +1,4 @@
-"""The installs of a widget on its page: the last weeks as bars, and the share of each version."""
+"""A widget's installs, as its page shows them: recent weeks as bars, and each version's share."""
 
 import json
 from datetime import date, timedelta
@@ -12,10 +12,10 @@ WEEKS = 12
 
 
 def load_install_chart(connection: Connection, widget: Json) -> Json:
-    """Return the installs of the last weeks, oldest first, and the share of each version.
+    """Return the installs in recent weeks, oldest week first, and each version's share.
 
-    The last week ends today. The trend is its change from the week before in percent; None if the
-    week before had no installs. Shares are based on the installs of versions that still exist.
+    The last week ends today. The trend is the percentage change from the week before, or None if
+    that week had no installs. Shares are based on the installs of versions that still exist.
     """
     day = today()
     found = find_installs(connection, widget["scope"], widget["name"], 7 * WEEKS, day)

@@ -1,8 +1,8 @@
 """Renders descriptions, release notes and readmes as HTML: CommonMark without HTML and images.
 
-A text without Markdown is shown as it is, with its lines and spaces. Parsing takes up to about
-100 µs for each delimiter and line of a text in the worst known case, so a text with many delimiters
-or lines is also shown as it is.
+Text without Markdown is shown as it is, with its line ends and spaces. In the worst known case,
+parsing takes about 100 µs for each delimiter and line, so text with many delimiters or lines is
+also shown as it is.
 """
 
 import re
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# A text beyond one of these limits is shown as plain text. The result must not depend on the load
-# of the machine, so the limits apply to the text and not to the parsing time.
+# Input that exceeds one of these limits is shown as plain text. The result must not depend on how
+# busy the machine is, so the limits apply to the input and not to the parsing time.
 MAX_LENGTH = 20_000  # characters
 MAX_DELIMITERS = 1500
 DELIMITERS = "*_`[](<!&\\\n"
@@ -26,10 +26,10 @@ DELIMITERS = "*_`[](<!&\\\n"
 MAX_ADDRESS_LENGTH = 100_000  # characters of the longest word, times the number of links
 # Text that is nested deeper is not parsed, because brackets are parsed again at each level.
 MAX_NESTING = 10
-# Matches any markup. Most texts have none and need no parser, which takes 50 µs even for a short
-# text. Only blanks may precede a marker: allowing line ends would take quadratic time.
+# Matches any markup. Most input contains none and needs no parser, which takes 50 µs even for a
+# short string. Only blanks may precede a marker: allowing line ends would take quadratic time.
 SYNTAX = re.compile(r"[*_`\[<]|^[ \t]*[#>+=~0-9-]", re.MULTILINE)
-# Cards and previews show only the beginning of a text, which is shorter than this.
+# Cards and previews show only the beginning of a text, and never more than this.
 MAX_PARAGRAPH = 500  # characters
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 LINK = re.compile("https?://[^/]", re.IGNORECASE)
@@ -42,7 +42,7 @@ DIRECTED_TYPES = {"paragraph_open", "heading_open", "list_item_open", "blockquot
 
 
 def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = True) -> Markup:
-    """Return the text as safe HTML for a page; a text beyond the limits as plain text.
+    """Return Markdown as safe HTML for a page; input that exceeds the limits is not parsed.
 
     If breaks is false, line ends inside a paragraph are not shown.
     """
@@ -82,7 +82,7 @@ def _is_quickly_parsed(text: str) -> bool:
 
 
 def _parse(text: str) -> "list[Token]":
-    """Parse the text, and turn links without an address back into plain text."""
+    """Parse Markdown, and turn links without an address back into plain text."""
     tokens = _parser().parse(text)
     for token in tokens:
         is_empty = False
@@ -103,13 +103,13 @@ def _parser() -> "MarkdownIt":
     options = {"html": False, "breaks": True, "maxNesting": MAX_NESTING}
     # Without images, ![text](url) is a link. Without indented code, lines may begin with spaces.
     parser = MarkdownIt("commonmark", options).disable(["image", "code"])
-    # Relative links would point to pages of the catalog, and other schemes could run code.
+    # Relative links would point to pages in the catalog, and other schemes could run code.
     parser.validateLink = lambda url: bool(LINK.match(url))  # type: ignore[method-assign]
     return parser
 
 
 def _is_plain(tokens: "list[Token]") -> bool:
-    """Return whether the text has no markup: it has only plain paragraphs, or no content at all."""
+    """Return whether there is no markup: only plain paragraphs, or nothing at all."""
     return all(
         token.type in PARAGRAPH_TYPES
         and all(child.type in TEXT_TYPES for child in token.children or ())

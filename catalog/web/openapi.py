@@ -19,12 +19,12 @@ DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
 _BEFORE_SERVER, _AFTER_SERVER = DESCRIPTION_BYTES.split(b'{"url": "/"')
 
 OPERATION_METHODS = ("get", "post")
-# Types that have another name on the page than in JSON Schema.
+# Types that the page calls by another name than JSON Schema does.
 TYPE_NAMES = {"integer": "whole number"}
 
 
 class Operation(NamedTuple):
-    """A method of a path, with resolved parameters and responses, and the body of its example."""
+    """An HTTP method of a path, with resolved parameters and responses, and an example body."""
 
     id: str
     tag: str
@@ -44,7 +44,7 @@ class Operation(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether the example works in every catalog, because its path names no widget."""
+        """Whether the example works in every catalog because its path does not name a widget."""
         return self.method == "GET" and "{" not in self.path
 
 
@@ -55,7 +55,7 @@ def render_description(server_url: str) -> bytes:
 
 
 def load_operations() -> list[Operation]:
-    """Return every operation, in the order of the description."""
+    """Return every operation, in the order of openapi.json."""
     return [
         _load_operation(path, method, item)
         for path, item in DESCRIPTION["paths"].items()
@@ -101,7 +101,7 @@ def build_target(operation: Operation, values: Mapping[str, str]) -> str:
 
 
 def example_values(operation: Operation) -> dict[str, str]:
-    """Return the parameters of the operation's example."""
+    """Return the parameter values in the operation's example."""
     examples = {each["name"]: each.get("example") for each in operation.parameters}
     # The example has one value for each parameter, even for a parameter that can be repeated.
     return {
@@ -122,7 +122,7 @@ def resolve(node: Json) -> Json:
 
 
 def describe_type(schema: Json) -> Markup:
-    """Return the type of a value in words, with links to named schemas."""
+    """Return a value's type in words, with links to named schemas."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return Markup('<a href="#schema-{0}">{0}</a>').format(name)
@@ -137,7 +137,7 @@ def describe_type(schema: Json) -> Markup:
 
 
 def describe_limits(schema: Json) -> str:
-    """Return the bounds and the default of a value in words."""
+    """Return a value's bounds and default in words."""
     schema = resolve(schema)
     bounds = [
         _describe_range(schema.get("minimum"), schema.get("maximum"), ""),
@@ -149,7 +149,7 @@ def describe_limits(schema: Json) -> str:
 
 
 def render_code_spans(text: str) -> Markup:
-    """Return a text that contains `code` as HTML."""
+    """Convert a string with `code` in backticks to HTML."""
     parts = re.split("`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else escape(part)

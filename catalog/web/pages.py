@@ -1,6 +1,6 @@
 """The common parts of all web pages: responses, headers, links, templates and the error page.
 
-The pages work without JavaScript. The other modules of this folder add their routes to the
+The pages work without JavaScript. The other modules in this folder add their routes to the
 blueprint.
 """
 
@@ -46,7 +46,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# The deadline is checked after this many pieces of a template; a few hundred take a millisecond.
+# The deadline is checked after this many pieces of a template; each takes a few µs.
 PIECES_PER_CHECK = 100
 # These documents do not depend on the SDK version, so links to them do not contain it.
 WITHOUT_SDK = ("pages.feed", "pages.openapi_json")
@@ -141,12 +141,12 @@ def keep_sdk(endpoint: str, values: dict[str, Any]) -> None:
 
 
 def site_url() -> str:
-    """Return the base URL under which the client reaches this service."""
+    """Return the base URL that the client uses for this service."""
     return public_url(current_app.config["PUBLIC_URL"], request.environ)
 
 
 def absolute_url(endpoint: str, **values: Any) -> str:
-    """Return the URL of a view below the public URL, for use outside of pages."""
+    """Return the absolute URL of a view, for use outside of pages."""
     values.setdefault("compatSdk", None)
     return site_url() + url_for(endpoint, **values).removeprefix(request.script_root)
 
@@ -163,7 +163,7 @@ def reader() -> Connection:
 
 
 def parse_body(body: bytes) -> Any:
-    """Parse a JSON body of the API; URLs of stored bundles begin with the public URL."""
+    """Parse a JSON body from the API; URLs of stored bundles begin with the public URL."""
     return json.loads(with_bundle_urls(body, site_url()))
 
 
@@ -183,7 +183,7 @@ def page_response(
 
 @pages.after_app_request
 def add_security_headers(response: Response) -> Response:
-    """Add the headers of a page to every response outside the API."""
+    """Add the page headers to every response outside the API."""
     if not request.path.startswith("/api/"):
         response.headers.update(SECURITY_HEADERS)
         # Pages show install counts, so clients must revalidate them.

@@ -1,7 +1,7 @@
 """Reads the parameters of all pages.
 
 Every page treats an invalid parameter in the same way: as if it were absent, with a message beside
-its field and the status 400.
+its field and status 400.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ BOOLEANS = ("compatible", "official", "stable")
 
 
 def read_sdk(text: str) -> tuple[str, str, str]:
-    """Return the SDK version in the text, how it was completed, and why it is invalid.
+    """Return the SDK version, a notice if it was completed, and an error if it is invalid.
 
     1.4 and v1.4.0 are read as 1.4.0. Each of the three results may be empty.
     """
@@ -52,7 +52,7 @@ class Parameters(NamedTuple):
 
     @property
     def page(self) -> int:
-        """The number of the page."""
+        """The page number."""
         return int(self.valid.get("page", 1))
 
     @property
@@ -93,7 +93,7 @@ def read_parameters(*names: str, fields: Mapping[str, str] | None = None) -> Par
 
 
 def linked_sdk() -> str:
-    """Return the SDK version that the links of this page carry."""
+    """Return the SDK version that the links on this page contain."""
     if "sdk" not in g:
         g.sdk, _, _ = read_sdk(request.args.get("compatSdk", ""))
     sdk: str = g.sdk

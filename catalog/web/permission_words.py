@@ -1,4 +1,4 @@
-"""Permissions in plain words, for people who decide whether to trust a widget."""
+"""Permissions in plain words, for people deciding whether to trust a widget."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ WORDS = {
 
 
 def permission_words(name: str) -> str:
-    """Return what a widget with this permission does; an empty text for an unknown permission."""
+    """Return what a widget with this permission does, or "" if the permission is unknown."""
     return WORDS.get(name, "")
 
 

@@ -1,4 +1,4 @@
-"""A table that shows on which SDKs the versions of a widget run."""
+"""A table that shows which SDKs each version of a widget runs on."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,7 +20,7 @@ FIRST_SDK = (0, 0, 0)
 
 
 class Row(NamedTuple):
-    """Consecutive versions that run on the same SDKs, with a mark for each SDK of the table."""
+    """Consecutive versions that run on the same SDKs, with a mark for each SDK in the table."""
 
     newest: str
     oldest: str
@@ -28,20 +28,20 @@ class Row(NamedTuple):
 
 
 class Support(NamedTuple):
-    """A table whose columns are the SDKs at which support for some version begins or ends."""
+    """A table with a column for each SDK where support for some version begins or ends."""
 
     sdks: list[str]
     rows: list[Row]
 
 
 def support_table(versions: Sequence[Json]) -> Support:
-    """Return on which SDKs these versions run; skip yanked versions and unreadable ranges."""
+    """Return which SDKs these versions run on; skip yanked versions and unreadable ranges."""
     offered = [entry for entry in versions if not entry["yanked"]]
     ranges = {entry["sdkVersion"]: _parse(entry["sdkVersion"]) for entry in offered}
     cores = sorted({FIRST_SDK, *(core for cores, _ in ranges.values() for core in cores)})
     keys = [*(sdk_key(_number(core)) for core in cores), RELEASE + LAST]
     rows: list[Row] = []
-    # Consecutive versions often have the same range, so their marks are computed together.
+    # Consecutive versions often share a range, so their marks are computed together.
     for range_, entries in groupby(offered, key=itemgetter("sdkVersion")):
         numbers = [entry["version"] for entry in entries]
         _, intervals = ranges[range_]
@@ -63,7 +63,7 @@ def support_table(versions: Sequence[Json]) -> Support:
 
 @lru_cache(maxsize=512)
 def _parse(range_: str) -> tuple[tuple[tuple[int, ...], ...], tuple[Interval, ...]]:
-    """Return the SDKs that a range names, and the intervals that it admits."""
+    """Return the SDKs that a range names, and the intervals of SDKs that satisfy it."""
     if len(range_) > MAX_RANGE_LENGTH:
         return (), ()
     comparators = [each for group in parse_alternatives(range_) or () for each in group]

@@ -33,9 +33,9 @@ def static_file(filename: str) -> Response:
     plain_name = f"{match[1]}{match[3]}" if match else filename
     etag = SHA256_HASHES.get(plain_name, False)
     response = send_from_directory(FOLDER, plain_name, conditional=False, etag=etag)
-    # A file may have the same or an earlier modification time in a newer release.
+    # A new release may contain a changed file with the same or an earlier modification time.
     response.headers.pop("Last-Modified", None)
-    # A different hash means that a page of another release requests the file.
+    # A different hash means that a page from another release requested the file.
     if match and filename == hashed_name(plain_name):
         response.headers["Cache-Control"] = IMMUTABLE
     # Range is ignored, and the whole file is sent.
@@ -44,13 +44,13 @@ def static_file(filename: str) -> Response:
 
 
 def hashed_name(name: str) -> str:
-    """Return the name of a file with the hash of its content inserted before the extension."""
+    """Return a file's name with a hash of its content inserted before the extension."""
     stem, _, extension = name.partition(".")
     return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
 
 
-# This is not a filter: Jinja would apply a filter once, when it compiles a template, with the
-# prefix of that request.
+# This is not a filter: Jinja would apply a filter only once, when it compiles a template, with the
+# URL prefix of the current request.
 @static_files.app_template_global()
 def static_url(name: str) -> str:
     """Return the URL of one of our files, which changes with its content."""
@@ -59,5 +59,5 @@ def static_url(name: str) -> str:
 
 @static_files.app_template_filter()
 def script_integrity(name: str) -> str:
-    """Return the integrity attribute of a script: its hash in the Content-Security-Policy."""
+    """Return a script's integrity attribute; the Content-Security-Policy has the same hash."""
     return SCRIPT_HASHES[name]

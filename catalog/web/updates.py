@@ -1,4 +1,4 @@
-"""/updates: shows which installed versions of a dashboard to update.
+"""/updates: shows which of a dashboard's installed versions to update.
 
 The form sends a POST request because a list may be too long for a URL; the request changes nothing.
 If the list fits into a URL, the response redirects to that URL, which users can share.
@@ -26,7 +26,7 @@ TOO_MANY = "Too many long lists are being checked. Try again in a few seconds."
 # Proxies may reject a longer URL.
 MAX_ADDRESS = 6_000  # characters
 
-# The states of an installed version in the order of the page, each with its label.
+# The states of an installed version in the order in which the page lists them, with labels.
 STATES = {
     "yanked": "Yanked",
     "incompatible": "Incompatible",
@@ -36,7 +36,7 @@ STATES = {
     "deprecated": "Deprecated",
     "current": "Up to date",
 }
-# The reason why an entry of the list stays unchanged, by its state.
+# The reason why an entry in the list stays unchanged, by its state.
 UNCHANGED = {
     "yanked": "yanked without a replacement",
     "incompatible": "incompatible without a replacement",
@@ -107,7 +107,7 @@ def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
 
 
 def find_state(item: Json) -> str:
-    """Return the key of STATES for an item of the API's response."""
+    """Return the key in STATES for an item in the API's response."""
     if item["yanked"]:
         return "yanked"
     if item.get("downgrade"):
@@ -127,7 +127,7 @@ def summarize(outcomes: list[Json]) -> str:
 
 
 def describe_unchanged(outcomes: list[Json]) -> str:
-    """Return how many entries of the new list are unchanged, and why; empty if all changed."""
+    """Return how many entries in the new list are unchanged, and why; empty if all changed."""
     counts = Counter(outcome["state"] for outcome in outcomes if not outcome["update"])
     parts = [f"{counts[state]} {reason}" for state, reason in UNCHANGED.items() if counts[state]]
     if not parts:

@@ -31,7 +31,7 @@ from .sdk_support import support_table
 VERSIONS_PER_PAGE = 100
 # A narrow screen first shows this many versions, or more to include the selected version.
 UNFOLDED_VERSIONS = 4
-# The maximum number of links to widgets of the same scope, and to similar widgets.
+# The maximum number of links to widgets in the same scope, and to similar widgets.
 MAX_OTHERS = 3
 
 
@@ -70,7 +70,7 @@ def widget(scope: str, name: str) -> Response:
 
 
 def find_more_in_scope(connection: Connection, found: Json) -> list[Json]:
-    """Return the most installed other widgets of the same scope."""
+    """Return the most installed other widgets in the same scope."""
     query = replace(parse_query({}), scope=found["scope"], limit=MAX_OTHERS + 1)
     widgets = search_widgets(connection, query)["widgets"]
     return [each for each in widgets if each["name"] != found["name"]][:MAX_OTHERS]
@@ -201,7 +201,7 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
 
 
 def find_number(connection: Connection, found: Json, text: str, sdk: str) -> str:
-    """Return the version number that a text in a URL means, such as "latest" or "v1.0.0"."""
+    """Return the version number for a URL segment such as "latest" or "v1.0.0"."""
     if text == LATEST:
         latest = widget_queries.load_version(connection, found, LATEST, sdk)
         return str(latest["version"]) if latest else text

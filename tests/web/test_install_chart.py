@@ -86,10 +86,10 @@ def test_a_day_belongs_to_one_week_or_to_none(app: Flask, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("last", "before", "trend"),
     [
-        (11, 10, "▲ 10 % from the previous week"),
-        (1, 4, "▼ 75 % from the previous week"),
+        (11, 10, "▲ 10% from the previous week"),
+        (1, 4, "▼ 75% from the previous week"),
         (3, 3, "unchanged from the previous week"),
-        (0, 2, "▼ 100 % from the previous week"),
+        (0, 2, "▼ 100% from the previous week"),
         (3, 0, ""),
     ],
 )

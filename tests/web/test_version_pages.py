@@ -245,7 +245,7 @@ def test_comparison_shows_what_changed(client_with: ClientWith) -> None:
     )
     assert [row.text for row in elements(page, "tr")][1:] == [
         "SDK ^1.0.0 any",
-        "Bundle 20 kB 25 kB +5 kB (+25 %)",
+        "Bundle 20 kB 25 kB +5 kB (+25%)",
         "Minimum size 1 × 1 cells 2 × 1 cells",
         "Settings format 1 not numbered",
         "Published 1 Jan 2025 2 Jan 2025",
@@ -257,7 +257,7 @@ def test_comparison_shows_what_changed(client_with: ClientWith) -> None:
     canonical = element(page, "link", rel="canonical").attributes["href"]
     assert canonical == f"http://localhost{CLOCK}/compare?to=2.0.0&from=1.0.0"
     reverse = client.get(f"{CLOCK}/compare?from=2.0.0&to=1.0.0").text
-    assert "25 kB 20 kB −5 kB (−20 %)" in element(reverse, "table").text
+    assert "25 kB 20 kB −5 kB (−20%)" in element(reverse, "table").text
 
 
 @pytest.mark.parametrize("query", ["from=1.0.0&to=4.0.0", "from=4.0.0&to=1.0.0"])

@@ -1,4 +1,4 @@
-// In the table of contents of the API reference, mark the section that is being read.
+// In the API reference's table of contents, mark the section that is being read.
 const links = new Map(
   [...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]),
 );

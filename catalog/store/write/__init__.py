@@ -1,1 +1,1 @@
-"""Writes: each module has the statements of one kind of change."""
+"""Writes: each module contains the statements for one kind of change."""

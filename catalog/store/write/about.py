@@ -1,4 +1,4 @@
-"""Writes the about of widgets: the table about, and the files of pictures."""
+"""Writes widgets' abouts: the rows in the about table, and the picture files."""
 
 import json
 import sqlite3
@@ -28,13 +28,13 @@ FIND_ABOUT = "SELECT * FROM about WHERE widget_id IN (SELECT value FROM json_eac
 
 
 def find_about_rows(transaction: Transaction, ids: Iterable[int]) -> dict[int, sqlite3.Row]:
-    """Return the about rows of these widgets, by widget id."""
+    """Return these widgets' rows in the about table, by widget id."""
     rows = transaction.read(FIND_ABOUT, {"ids": json.dumps(list(ids))})
     return {row["widget_id"]: row for row in rows}
 
 
 def put_about(transaction: Transaction, rows: Iterable[Row]) -> None:
-    """Write rows of the table about, which include the scope and name of their widget."""
+    """Write rows to the about table; each row includes its widget's scope and name."""
     folded = [{**row, "folded_keywords": folded_keywords(row["keywords"])} for row in rows]
     transaction.execute_many(PUT_ABOUT, folded)
 
@@ -54,7 +54,7 @@ def edit_about(transaction: Transaction, target: WidgetName, stored: Any, change
 
 
 def _recorded(key: str, value: str | None) -> object:
-    """Return the value of a column as the audit log stores it."""
+    """Return a column's value as the audit log stores it."""
     if value is None or key not in ("readme", "keywords", "picture"):
         return value
     if key == "readme":
@@ -63,7 +63,7 @@ def _recorded(key: str, value: str | None) -> object:
 
 
 class NewFile(NamedTuple):
-    """A bundle or picture that is to be stored."""
+    """A bundle or picture to be stored."""
 
     sha256: str
     size: int
@@ -78,10 +78,10 @@ def picture_file(content: bytes) -> NewFile:
 
 @contextmanager
 def store_files(bundles: Bundles, files: Iterable[NewFile]) -> Iterator[None]:
-    """Store the files for the block, which must make the catalog refer to them.
+    """Store the files, and then run the block, which must make the catalog refer to them.
 
     If the catalog refuses the change, files that were not stored before are removed again. After
-    any other error the change may have been written; if it was not, `gc` removes the files.
+    any other error, the change may have been written; if it was not, `gc` removes the files.
     """
     new = []
     with bundles.writing():

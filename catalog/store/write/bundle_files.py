@@ -1,4 +1,4 @@
-"""The bundles and pictures of an import that are stored already, or come from packs."""
+"""The bundles and pictures for an import, which are already stored or come from packs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,32 +12,32 @@ from ..read.stored_bundles import stored_hashes
 
 
 class BundleFiles:
-    """The files in the bundle directory when an import begins to write, and those from packs."""
+    """The files that are in the bundle directory when an import starts, and the files in packs."""
 
     def __init__(self, database: Database, bundles: Bundles, packed: Sequence[Bundles]) -> None:
         self._bundles, self._packed = bundles, packed
-        # Maps the hash of each known file to whether its content is right. Files from packs, and
-        # stored bundles, were verified before.
+        # Maps the hash of each known file to whether its content is correct. Files from packs and
+        # stored bundles have already been verified.
         self._is_valid = {sha256: True for each in packed for sha256 in each.hashes()}
         self._hashes = {*self._is_valid, *bundles.hashes()}
         if self._hashes:
             with database.read() as connection:
                 self._is_valid |= dict.fromkeys(stored_hashes(connection), True)
-        # How many files from packs were stored.
+        # The number of files from packs that were stored.
         self.stored = 0
 
     @contextmanager
     def storing(self, documents: Sequence[Document], *, dry_run: bool) -> Iterator[int]:
         """Store the files from packs that the documents name, and yield how many are new.
 
-        Nothing removes the files that the documents name in the block.
+        Files that the documents name are not removed while the with block runs.
         """
         bundles = {row["sha256_hash"] for document in documents for row in document.versions}
         pictures = {_picture_hash(document) for document in documents}
         named = self._hashes & (bundles | pictures)
         for sha256 in named & bundles:
             self._verify(sha256)
-        # Usually, no files are stored, so there is nothing to lock.
+        # Usually, there are no files to store, so no lock is needed.
         if dry_run or not named:
             yield 0
             return
@@ -56,13 +56,13 @@ class BundleFiles:
         self.stored += len(new)
 
     def has(self, sha256: str, size: int) -> bool:
-        """Return whether a bundle of the documents is here, with the right content and size."""
+        """Return whether a bundle that a document names exists, with the right content and size."""
         return self._is_valid.get(sha256, False) and any(
             directory.has(sha256, size) for directory in (self._bundles, *self._packed)
         )
 
     def _verify(self, sha256: str) -> None:
-        """Find out whether the content of the file matches its hash; read each file only once."""
+        """Find out whether the file's content matches its hash; read each file only once."""
         if sha256 not in self._is_valid:
             try:
                 with self._bundles.open_verified(sha256):

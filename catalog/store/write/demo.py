@@ -12,7 +12,7 @@ from ..connection.transaction import Transaction
 from .about import picture_file
 from .documents import put_documents, version_rows
 
-# The bundle of each widget without a module in seed/bundles. seed/demo.jsonl has the size and the
+# The bundle for each widget without a module in seed/bundles. seed/demo.jsonl contains the size and
 # hash of each bundle.
 BUNDLE = """\
 // A widget of the demo catalog. It shows its own name and version.
@@ -43,9 +43,9 @@ INSTALL_STATEMENTS = (
 def create_demo(
     database: Database, bundles: Bundles, documents: Sequence[Document], day: int | None = None
 ) -> None:
-    """Create the database with the documents of the demo catalog, and store its bundles.
+    """Create the database from the demo catalog's documents, and store its bundles.
 
-    If a day is given, add installs of the weeks up to that day.
+    If a day is given, add installs for the weeks up to that day.
     """
 
     def fill(transaction: Transaction) -> None:
@@ -70,7 +70,7 @@ def create_demo(
 
 
 def demo_bundle(scope: str, name: str, version: str) -> bytes:
-    """Return the bundle of a version: a module of seed/bundles, or the default BUNDLE."""
+    """Return a version's bundle: a module from seed/bundles, or the default BUNDLE."""
     try:
         source = find_data_file(f"seed/bundles/{scope}-{name}.js").read_text("utf-8")
     except DataFileError:
@@ -79,7 +79,7 @@ def demo_bundle(scope: str, name: str, version: str) -> bytes:
 
 
 def demo_installs(document: Document, last: int) -> Iterator[tuple[str, str, int, str, int]]:
-    """Yield the installs of a widget up to this day: scope, name, day, version and count."""
+    """Yield a widget's installs up to this day, each as scope, name, day, version and count."""
     scope, name = document.widget["scope"], document.widget["name"]
     available = [row["version"] for row in document.versions if not row["yanked"]]
     usual = (document.widget["download_count"] or 0) // 500

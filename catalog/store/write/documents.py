@@ -89,12 +89,12 @@ class PutResult(NamedTuple):
 
     added: set[str]
     changed: set[str]
-    # Stored versions that are not in the documents; filled only if an action is given.
+    # The stored versions that are not in the documents; empty unless an action is given.
     others: list[WidgetName]
 
 
 class StoredWidget(NamedTuple):
-    """A widget as it is stored, its versions by number, and its about row."""
+    """A stored widget, its versions by version number, and its row in the about table."""
 
     widget: sqlite3.Row
     versions: dict[str, sqlite3.Row]
@@ -102,7 +102,7 @@ class StoredWidget(NamedTuple):
 
 
 class PutRows(NamedTuple):
-    """The rows of documents that are new, or differ from the stored rows."""
+    """The documents' rows that are new or differ from the stored rows."""
 
     widgets: list[Row]
     # The widgets whose download count changes.
@@ -120,12 +120,12 @@ def put_documents(
     sets_counts: bool = False,
     has_bundle: HasBundle | None = None,
 ) -> PutResult:
-    """Add or update the widgets and versions of the documents; write only differences.
+    """Add or update the widgets and versions in the documents; write only differences.
 
     If a document omits createdAt, listed or about, the stored value stays. Its downloadCount raises
-    the stored counter but never lowers it, unless sets_counts is true. Clients load bundles for
-    which has_bundle() is true from this service. With an action, the audit log records removed
-    versions, and changes of listings and version states. removes_versions requires an action.
+    the stored counter but never lowers it, unless sets_counts is true. If has_bundle() is true for
+    a bundle, clients load it from this service. With an action, the audit log records removed
+    versions, and changes to listings and version states. removes_versions requires an action.
     """
     stored_widgets = _find_stored(transaction, documents, with_others=action is not None)
     result = PutResult(set(), set(), [])
@@ -171,7 +171,7 @@ def _find_new_rows(
     *,
     sets_counts: bool,
 ) -> PutRows:
-    """Return the rows of the document that are new, or differ from the stored widget."""
+    """Return the document's rows that are new or differ from the stored widget."""
     widget = widget_row(document, stored and stored.widget)
     versions = stored.versions if stored else {}
     changes_count = stored and _changes_count(widget, stored.widget["download_count"], sets_counts)
@@ -216,7 +216,7 @@ def _put_rows(transaction: Transaction, rows: PutRows, put_count: str) -> None:
 def _find_stored(
     transaction: Transaction, documents: Sequence[Document], *, with_others: bool
 ) -> dict[str, StoredWidget]:
-    """Return the stored widgets of the documents, by scope/name."""
+    """Return the stored widgets that the documents describe, by scope/name."""
     numbers = {row["version"] for document in documents for row in document.versions}
     names = [(each.widget["scope"], each.widget["name"]) for each in documents]
     rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
@@ -235,7 +235,7 @@ def _find_stored(
 
 
 def widget_row(document: Document, stored: sqlite3.Row | None = None) -> Row:
-    """Return the columns of the document's widget; fields that it omits keep the stored value."""
+    """Return the columns of the document's widget; omitted fields keep their stored values."""
     widget = document.widget
     created_at, listed = widget["created_at"], widget["listed"]
     if created_at is None:
@@ -249,9 +249,9 @@ def widget_row(document: Document, stored: sqlite3.Row | None = None) -> Row:
 def version_rows(
     document: Document, stored: StoredWidget | None = None, has_bundle: HasBundle | None = None
 ) -> Iterator[Row]:
-    """Yield the columns of each version, with the scope and name of its widget.
+    """Yield the columns of each version, with its widget's scope and name.
 
-    The path of a stored bundle stays unless the bundle of the version has changed.
+    A stored bundle's path stays unless the version's bundle has changed.
     """
     scope, name = document.widget["scope"], document.widget["name"]
     names = {"scope": scope, "name": name}

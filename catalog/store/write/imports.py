@@ -1,4 +1,4 @@
-"""The import of widget documents, in transactions so short that installs hardly wait."""
+"""Imports widget documents in transactions so short that installs hardly wait."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -24,12 +24,12 @@ def import_documents(
     sets_counts: bool = False,
     dry_run: bool = False,
 ) -> PutResult:
-    """Add and update the widgets of the documents in one transaction per batch; record the import.
+    """Add and update the widgets in the documents in one transaction per batch; record the import.
 
-    If the files contain the bundle of a version, clients load it from this service. Finally, remove
-    the given other widgets and versions. Raise TooLargeError if a widget would become too large:
-    its batch is not written, but earlier batches are. The totals of widgets and versions are for
-    the audit log. on_progress() gets the number of widgets written so far.
+    If the files contain a version's bundle, clients load it from this service. Finally, remove the
+    given other widgets and versions. Raise TooLargeError if a widget would become too large: its
+    batch is not written, but earlier batches are. The totals of widgets and versions are for the
+    audit log. on_progress() is called with the number of widgets written so far.
     """
     others = others or Others([], {})
     added, changed = set[str](), set[str]()
@@ -42,7 +42,7 @@ def import_documents(
                 has_bundle=files.has,
                 stored=stored,
                 sets_counts=sets_counts,
-                # The first change is recorded with the totals, so that the audit log has an entry
+                # The totals are recorded with the first change, so that the audit log has an entry
                 # even if the import is killed later.
                 totals=None if added or changed else totals,
             )

@@ -1,4 +1,4 @@
-"""Copies of an upstream's widgets: their recorded state, and how they are refreshed."""
+"""Refreshes the copies of an upstream's widgets, and records their state."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ SET (source, etag, upstream_count, gone)
 class MirroredWidget(NamedTuple):
     """A copied widget, with the upstream's ETag and download count at the last refresh.
 
-    A copy that is gone was unlisted because the upstream no longer shows it.
+    If gone is true, the copy was unlisted because the upstream no longer shows the widget.
     """
 
     scope: str
@@ -37,14 +37,14 @@ class MirroredWidget(NamedTuple):
 
 
 def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) -> None:
-    """Record the upstream, ETag and count of these widgets."""
+    """Record the upstream, ETag and download count for each of these widgets."""
     rows = [widget._asdict() for widget in widgets]
     if rows:
         transaction.execute_many(PUT_MIRRORED, rows)
 
 
 # The new count is the upstream's count plus the installs that this service has counted. It becomes
-# null if the upstream has no count and this service has not counted any install.
+# null if the upstream has no count and this service has not counted any installs.
 UPDATE_MIRRORED_COUNT = f"""
 UPDATE widget SET download_count = iif(
     :download_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
@@ -79,7 +79,7 @@ def put_upstream_documents(
     *,
     removes_versions: bool,
 ) -> PutResult:
-    """Make widgets equal to their upstream's documents: listed, and with the same versions.
+    """Make widgets match their upstream's documents, so that they are listed with its versions.
 
     Each document comes with the state to record for the copy. Installs that were counted here are
     added to the upstream's count, unless a document replaces a local widget, whose count may
@@ -122,7 +122,7 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 
 
 def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> set[str]:
-    """Write each about that has changed, and return the scope/name of these copies."""
+    """Write each about that has changed, and return the scope/name of each changed copy."""
     rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
     stored = find_about_rows(transaction, (row["id"] for row in rows))
     named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]
@@ -141,7 +141,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 def unlist_gone(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
-    """Unlist copies of widgets that their upstream no longer shows."""
+    """Unlist copies whose upstream no longer shows the widget."""
     rows = [widget._asdict() for widget in widgets]
     transaction.execute_many(UNLIST, rows)
     transaction.execute_many(MARK_GONE, rows)
@@ -154,7 +154,7 @@ GONE_COPIES = f"{COPIES} WHERE gone AND NOT listed"
 
 
 def remove_gone(transaction: Transaction) -> int:
-    """Delete the copies that unlist_gone() has unlisted, and return their number."""
+    """Delete the copies that unlist_gone() unlisted, and return how many there were."""
     rows = transaction.read(GONE_COPIES)
     if rows:
         remove_widgets(transaction, "gc", rows)
@@ -168,7 +168,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 def release_excluded(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
-    """Make copies local widgets, which are no longer refreshed."""
+    """Turn copies into local widgets, which are no longer refreshed."""
     transaction.execute_many(RELEASE_WIDGET, [widget._asdict() for widget in widgets])
     for widget in widgets:
         transaction.record("mirror", widget, after={"excluded": True})
@@ -181,7 +181,7 @@ class RememberedRun(NamedTuple):
     # The options as JSON.
     options: str
     position: str | None
-    # None keeps the time of an earlier run.
+    # None keeps the time that an earlier run stored.
     refreshed_at: str | None
     error: str | None
     # The publication time of each version that is held back, by scope/name@version.
@@ -208,7 +208,7 @@ REMEMBER_ERROR = "UPDATE upstream SET last_error = :error WHERE source = :source
 
 
 def remember_error(transaction: Transaction, source: str, error: str) -> None:
-    """Store why a run ended early, if an earlier run has stored the upstream."""
+    """Store why a run ended early, but only if an earlier run has stored the upstream."""
     transaction.note(REMEMBER_ERROR, {"source": source, "error": error})
 
 
@@ -234,7 +234,7 @@ COUNT_COPIES = "SELECT count(*) FROM mirrored WHERE source = :source"
 
 
 def move_upstream(transaction: Transaction, source: str, new: str) -> None:
-    """Move the copies and the options of an upstream to another URL."""
+    """Move an upstream's copies and options to another URL."""
     values = {"source": source, "new": new}
     ((widgets,),) = transaction.read(COUNT_COPIES, {"source": source})
     transaction.note(MOVE_COPIES, values)
@@ -247,7 +247,7 @@ RELEASE = "DELETE FROM mirrored WHERE source = :source"
 
 
 def forget_upstream(transaction: Transaction, source: str, *, delete: bool) -> tuple[int, int]:
-    """Forget an upstream, and delete its copies or make them local widgets.
+    """Forget an upstream, and delete its copies or turn them into local widgets.
 
     Return how many copies there were, and how many versions they had.
     """

@@ -1,4 +1,4 @@
-"""Changes to published widgets and versions, each with its entry in the audit log.
+"""Changes published widgets and versions, and records each change in the audit log.
 
 Commands and the internal API call these functions, so both have the same effect.
 """
@@ -33,7 +33,7 @@ from ..read.lookup import (
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
 from .about import changed_columns, edit_about, find_about_rows, picture_file, store_files
 
-# The columns of a version that can be changed, and their keys in the audit log.
+# The version columns that can be changed, and their keys in the audit log.
 STATE_KEYS = {
     "yanked": "yanked",
     "yanked_reason": "yankedReason",
@@ -46,7 +46,7 @@ WHERE id = :id
 """
 # Writing this many bytes takes up to two seconds, and installs wait for it.
 MAX_WRITTEN_BYTES = 16 * 1024 * 1024
-# The approximate size of a row without its long texts.
+# The approximate size of a row without its long text fields.
 ROW_BYTES = 200
 WRITES_TOO_MUCH = (
     f"The change would write more than {MAX_WRITTEN_BYTES} bytes, and installs would have to wait "
@@ -83,7 +83,7 @@ def set_deprecation(
     *,
     dry_run: bool = False,
 ) -> list[Moderated]:
-    """Set the deprecation message of the versions; None removes it."""
+    """Set the versions' deprecation message; None removes it."""
     action = "undeprecate" if message is None else "deprecate"
     state = {"deprecation_message": message}
     return _set_states(database, actor, action, targets, lambda row: state, dry_run)
@@ -133,7 +133,7 @@ def _set_states(
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
-    """Return the given columns of a version, as the audit log stores them."""
+    """Return a version's values in these columns, as the audit log stores them."""
     state = {key: row[column] for column, key in STATE_KEYS.items() if column in columns}
     return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 
@@ -159,9 +159,9 @@ def edit_widget(
     *,
     dry_run: bool = False,
 ) -> Edited:
-    """Set properties of a widget in one transaction: its description, listed, isOfficial, about.
+    """Change a widget's description, listed, isOfficial and about in one transaction.
 
-    Store the file of a new picture; if the change is refused, raise ChangeError and leave no file.
+    Store a new picture's file; if the change is refused, raise ChangeError and leave no file.
     """
     if picture is not None:
         changes = {**changes, "picture": check_picture(check_new_picture(picture))}
@@ -228,7 +228,7 @@ def delete(database: Database, actor: Actor, target: WidgetName) -> LatestVersio
     return database.transact(change, actor)
 
 
-# The query for the rows that remove_widgets() expects.
+# Returns the rows that remove_widgets() expects.
 REMOVABLE_WIDGETS = """
 SELECT id, scope, name, listed, download_count,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
@@ -236,14 +236,14 @@ FROM widget
 """
 REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:ids))"
 REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
-# A copy without an ETag is fetched and restored in the next run of the mirror.
+# The next mirror run fetches and restores a copy without an ETag.
 FORGET_ETAGS = """
 UPDATE mirrored SET etag = NULL WHERE widget_id IN (SELECT value FROM json_each(:ids))
 """
 
 
 def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -> None:
-    """Delete widgets with all their versions; each row says how many versions its widget has."""
+    """Delete widgets with all their versions; each row contains the widget's version count."""
     for row in rows:
         before = {
             "listed": bool(row["listed"]),
@@ -258,7 +258,7 @@ def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -
 def remove_versions(
     transaction: Transaction, action: str, versions: Mapping[WidgetName, Any]
 ) -> None:
-    """Delete the given versions; the keys name them, and the values are their rows."""
+    """Delete the given versions; the mapping's keys are their names, and its values their rows."""
     for version, row in versions.items():
         before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
         transaction.record(action, version, before=before)

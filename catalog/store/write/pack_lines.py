@@ -1,4 +1,4 @@
-"""Writes the lines that a pack has besides the catalog: origins of copies, deleted versions."""
+"""Writes a pack's lines besides the catalog: the origins of copies, and deleted versions."""
 
 from collections.abc import Iterable
 
@@ -16,12 +16,12 @@ VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
 
 
 def put_mirrored_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
-    """Write the parsed lines of mirrored.jsonl."""
+    """Write the parsed lines from mirrored.jsonl."""
     transaction.execute_many(PUT_MIRRORED_LINE, lines)
-    # The bundles of copies were registered as bundles of local widgets, without a hash in the URL.
+    # The copies' bundles were registered like local widgets' bundles, without a hash in the URL.
     transaction.execute(ADD_BUNDLE_HASHES)
 
 
 def put_deleted_lines(transaction: Transaction, lines: Iterable[Values]) -> None:
-    """Write the parsed lines of deleted.jsonl."""
+    """Write the parsed lines from deleted.jsonl."""
     transaction.execute_many(PUT_DELETED_LINE, lines)

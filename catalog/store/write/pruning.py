@@ -12,8 +12,8 @@ from ..connection.database import Database
 from ..connection.transaction import Actor
 from .moderation import REMOVABLE_WIDGETS, remove_versions, remove_widgets
 
-# One transaction removes this many versions, or widgets with all their versions, in about 0.1
-# seconds.
+# The maximum numbers of versions, and of widgets with all their versions, that one transaction
+# removes. This takes about 0.1 seconds.
 MAX_VERSIONS = 500
 MAX_WIDGETS = 50
 
@@ -38,7 +38,7 @@ CROSS JOIN version ON widget_id = widget.id
 def find_others(
     database: Database, paths: Container[str], batches: Iterable[Sequence[Document]]
 ) -> Others:
-    """Return the stored versions that are not in the documents, and the widgets not in paths."""
+    """Return stored versions that are not in the documents, and widgets that are not in paths."""
     widgets = database.fetch(ALL_WIDGETS, {})
     others = Others([row for row in widgets if f"{row['scope']}/{row['name']}" not in paths], {})
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Warnings for publishers: the order of versions, and names that look alike."""
+"""Warns publishers about the order of versions and about names that look alike."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ def find_order_warnings(
 ) -> Iterator[str]:
     """Return warnings for people who expect the highest version to be the latest.
 
-    The list available contains the versions that are not yanked, newest first.
+    `available` contains the versions that are not yanked, newest first.
     """
     if not available:
         return
@@ -43,7 +43,7 @@ def find_order_warnings(
 
 
 def _admits_more(range_: str, other: str) -> bool:
-    """Return whether a range admits an SDK that the other range does not admit."""
+    """Return whether some SDK satisfies the range but not the other one."""
     intervals = sdk_intervals(other)
     return any(
         not any(begin <= low and high <= end for begin, end in intervals)
@@ -63,7 +63,7 @@ ORDER BY scope, name
 
 
 def find_mistakable_names(read: Read, new: WidgetName) -> list[str]:
-    """Return a warning if the name of a new widget resembles names in other scopes."""
+    """Return a warning if a new widget's name resembles names in other scopes."""
     if find_widget(read, new.scope, new.name):
         return []
     rows = read(SIMILAR_NAMES, {"scope": new.scope, "length": len(without_separators(new.name))})

@@ -1,4 +1,4 @@
-"""Publishing: adds a version of a widget, and stores its bundle.
+"""Publishes a version of a widget, and stores its bundle.
 
 Commands and the internal API call publish(), so both have the same effect.
 """
@@ -56,16 +56,16 @@ def publish(
     *,
     dry_run: bool,
 ) -> Published:
-    """Add a version, and store its bundle if its content is given.
+    """Add a version, and store its bundle if the bundle's content is given.
 
-    If the version exists with the same content, nothing about its widget changes, and its bundle
-    stays where it is unless new.stores_again is true. Raise DocumentError if the manifest is
-    invalid. Raise ConflictError if the widget is a copy, or if the version exists, or was deleted,
-    with different content.
+    If the version exists with the same content, its widget does not change, and its bundle stays
+    where it is unless new.stores_again is true. Raise DocumentError if the manifest is invalid.
+    Raise ConflictError if the widget is a copy, or if the version exists, or was deleted, with
+    different content.
     """
     given_url = new.url_template or settings["BUNDLE_URL"]
     url = given_url or (None if new.content is None else served_url_template(settings))
-    # Compare all names before the transaction, so that other writes do not wait for this.
+    # Compare all names before the transaction, so that other writes do not have to wait.
     name = _manifest_widget(new.manifest)
     mistakable = find_mistakable_names(database.fetch, name) if name else []
 
@@ -85,7 +85,7 @@ def publish(
         result = _put(transaction, new, document._replace(about=None), widget, stored)
         if not result["published"]:
             return result
-        # Fields that the publication omits keep their value.
+        # Omitted fields keep their stored values.
         new_about = {key: text for key, text in (document.about or {}).items() if text is not None}
         if changes := changed_columns(about, new_about):
             edit_about(transaction, WidgetName(*document.path.split("/")), about, changes)
@@ -124,7 +124,7 @@ def _manifest_widget(manifest: Any) -> WidgetName | None:
         return None
 
 
-# The sort key of versions; the newest version has the greatest key.
+# The sort key for versions; the newest version has the greatest key.
 NEWNESS = itemgetter("published_at", "precedence", "version")
 
 
@@ -135,7 +135,7 @@ def _put(
     widget: sqlite3.Row | None,
     stored: sqlite3.Row | None,
 ) -> Published:
-    """Add the version unless it is already stored; widget is the row of its widget."""
+    """Add the version unless it is already stored; widget is the row for its widget."""
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
@@ -189,10 +189,10 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 def find_published(
     transaction: Transaction, document: Document, *, compare_url: bool
 ) -> sqlite3.Row | None:
-    """Return the row of the document's only version if it is stored, or None.
+    """Return the row for the document's only version if it is stored, or None.
 
     Raise ConflictError if it is stored, or was deleted, with different content. With compare_url, a
-    different URL of the bundle counts as different content.
+    different bundle URL counts as different content.
     """
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
@@ -220,7 +220,7 @@ KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KE
 
 
 def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
-    """Return the keys in which the new version differs from the stored one."""
+    """Return the keys whose values differ between the new version and the stored one."""
     columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
     return sorted(
         {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}

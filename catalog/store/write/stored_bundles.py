@@ -1,4 +1,4 @@
-"""Which versions have a stored bundle, and the URLs of these bundles."""
+"""Records which versions have a stored bundle, and under which URL."""
 
 import json
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ def register_bundles(transaction: Transaction, copies: Iterable[CopiedVersion]) 
 
 
 def bundle_path(scope: str, name: str, version: str, sha256: str | None = None) -> str:
-    """Return the path at which the API serves the bundle of a version.
+    """Return the path where the API serves a version's bundle.
 
-    An upstream can replace the bytes of a copy, so the path of a copy's bundle contains the hash.
+    An upstream can replace a copy's bytes, so the path of a copy's bundle contains the hash.
     """
     segments = (quote(part, safe="") for part in (scope, name, version))
     query = "" if sha256 is None else f"?sha256={sha256}"

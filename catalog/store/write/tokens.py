@@ -24,7 +24,7 @@ VALUES (:id, :name, :sha256_hash, :scopes, :widgets, :permissions, :created_at, 
 def create_token(
     database: Database, actor: Actor, name: str, access: Access, lifetime: timedelta | None
 ) -> tuple[Token, str]:
-    """Create a token; return it with its text, which cannot be read again."""
+    """Create a token; return it with the token string, which cannot be read again."""
     id_, text = generate_token()
     begin = datetime.now(UTC)
     created, expires = format_timestamp(begin), _end(begin, lifetime)
@@ -47,7 +47,7 @@ def create_token(
 
 
 def _end(begin: datetime, lifetime: timedelta | None) -> str | None:
-    """Return the time at which a secret that is valid from `begin` expires, or None for never."""
+    """Return when a secret that is valid from `begin` expires, or None if it never does."""
     return None if lifetime is None else format_timestamp(begin + lifetime)
 
 
@@ -87,7 +87,7 @@ def rotate_token(
     lifetime: timedelta | None,
     overlap: timedelta | None = None,
 ) -> tuple[Token, str]:
-    """Give a token a new secret, and return the token with its new text.
+    """Give a token a new secret, and return the token with the new token string.
 
     The old secret stays valid until the overlap ends, but not beyond its own expiry. Without an
     overlap, it is refused immediately.
@@ -126,7 +126,7 @@ UPDATE token SET last_used_day = :day WHERE name = :name AND last_used_day IS NO
 
 
 def note_use(database: Database, token: Token) -> None:
-    """Record once a day that the token is used; raise WouldBlock if this thread must not wait.
+    """Record once a day that the token was used; raise WouldBlock if this thread must not wait.
 
     The use of short tokens is not recorded.
     """

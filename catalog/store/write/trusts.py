@@ -40,7 +40,7 @@ def _json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# A removed trust also invalidates its short tokens.
+# Removing a trust also invalidates its short tokens.
 REMOVE_TRUST = "UPDATE trust SET removed_at = :at WHERE name = :name AND removed_at IS NULL"
 
 
@@ -72,7 +72,7 @@ def issue_short_token(
 ) -> tuple[str, str]:
     """Return a new short token and its expiry; raise IdTokenError if the id token was used before.
 
-    id_token_end is the time from which the service refuses the id token as expired.
+    From id_token_end on, the service rejects the id token as expired.
     """
     id_, text = generate_token()
     begin = datetime.now(UTC)
@@ -92,7 +92,7 @@ def issue_short_token(
     def issue(transaction: Transaction) -> None:
         if transaction.read(FIND_USED, {"hash": id_token.signed_hash}):
             raise IdTokenError("The id token was already used; it is accepted only once.")
-        # These writes change the content revision: if two nodes of a cluster get the same id token,
+        # These writes change the content revision: if two nodes in a cluster get the same id token,
         # the second node reads again and refuses it.
         transaction.execute(REMOVE_EXPIRED, {"now": values["created_at"]})
         transaction.execute(ADD_SHORT, values)

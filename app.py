@@ -1,4 +1,4 @@
-"""Entry point: `python app.py` serves the catalog, `flask` runs the operator's commands."""
+"""Entry point: `python app.py` serves the catalog, and `flask` runs the operator's commands."""
 
 import sys
 from collections.abc import Mapping

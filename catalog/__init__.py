@@ -10,6 +10,6 @@ CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "ETag, Retry-After",
 }
-# The key in the WSGI environment for the name of the endpoint that Flask chose. It is missing if no
+# The WSGI environment key for the name of the endpoint that Flask chose. The key is missing if no
 # route matches, or if the server rejects the request.
 ENDPOINT = "catalog.endpoint"

@@ -1,4 +1,4 @@
-"""The command widget-catalog; `python -m` with the name of this package does the same."""
+"""The widget-catalog command; `python -m` with this package's name does the same."""
 
 import logging
 import os
@@ -108,7 +108,7 @@ def completion(shell: str) -> None:
 def main() -> None:
     """Run the command line."""
     if COMPLETION_VARIABLE in os.environ:
-        # Suppress warnings: the shell would show them in the line that it completes.
+        # Suppress warnings: the shell would print them into the command line being completed.
         logging.disable()
     cli.main(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
 

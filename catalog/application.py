@@ -1,4 +1,4 @@
-"""The application factory, the error responses, and the handling that all requests share."""
+"""The application factory, the error responses, and the hooks that run for every request."""
 
 import secrets
 import sqlite3
@@ -32,7 +32,7 @@ from .api.registry import registry
 from .api.response_cache import RENDERED, ResponseCache
 from .api.trusted_proxy import TrustedProxy
 
-# These modules add their routes to the blueprint v1.
+# These modules add their routes to the v1 blueprint.
 from .api.v1 import details, lists, stored_files  # noqa: F401
 from .api.v1.blueprint import limit_body, v1
 from .domain.messages import quoted
@@ -63,7 +63,7 @@ MESSAGES: dict[str | None, str] = {
 
 
 class WidgetNameConverter(BaseConverter):
-    """The name of a widget in a path, except registry.json, which names a scope's registry."""
+    """A widget name in a path. registry.json, which names a scope's registry, does not match."""
 
     regex = r"(?!registry\.json\Z)[^/]+"
 
@@ -87,7 +87,7 @@ class CatalogApp(Flask):
         self.url_map.merge_slashes = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Ignore the headers Host and Upgrade in routing: unusual values would cause errors.
+        """Ignore the Host and Upgrade headers in routing: unusual values would cause errors.
 
         url_for() still adds the path prefix of a proxy or of a mounted application.
         """
@@ -101,7 +101,7 @@ class CatalogApp(Flask):
         )
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as is: no view is async, and Flask's check takes 3 % of a read."""
+        """Return the function as is: no view is async, and Flask's check takes 3% of a read."""
         return func
 
     def full_dispatch_request(self) -> Response:
@@ -135,7 +135,7 @@ class CatalogApp(Flask):
 
 
 class JsonProvider(DefaultJSONProvider):
-    """JSON in UTF-8, with the keys in the order of the specification."""
+    """JSON in UTF-8, with the keys in the specification's order."""
 
     sort_keys = False
     ensure_ascii = False

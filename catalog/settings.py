@@ -1,4 +1,4 @@
-"""The settings of the service: one table with the name, default and validation of each.
+"""The service's settings: one table with the name, default and validation of each.
 
 Each setting is read from the environment as CATALOG_NAME, or from the argument of
 configure_catalog() as NAME.
@@ -24,7 +24,7 @@ from .domain.validators import check_http_url, check_url_template
 
 # Variables such as CATALOG_SERVER are not settings: commands that connect to a service read them.
 COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN", "ID_TOKEN"}
-# This word in CATALOG_TRUSTED_PROXY stands for the clients of Unix sockets, which have no address.
+# This word in CATALOG_TRUSTED_PROXY stands for clients on Unix sockets, which have no address.
 UNIX = "unix"
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class SettingError(ValueError):
     """A setting is invalid; the message names the setting and the allowed values."""
 
 
-# Converts the text of a setting to its value; raises NotAllowedError if the text is invalid.
+# Converts a setting's string to its value; raises NotAllowedError if the string is invalid.
 Parse = Callable[[str], Any]
 
 
@@ -63,7 +63,7 @@ def parse_required(text: str) -> str:
 
 
 def optional(parse: Parse) -> Parse:
-    """Return a parser that also accepts an empty text, which leaves the setting unset."""
+    """Return a parser that also accepts an empty string, which leaves the setting unset."""
     return lambda text: parse(text) if text else text
 
 
@@ -159,7 +159,7 @@ class Setting:
 
     name: str
     default: str
-    # If parse is None, any text is valid.
+    # If parse is None, any string is valid.
     parse: Parse | None = None
     # True if the value may contain a password and must not appear in messages.
     is_secret: bool = False
@@ -203,7 +203,7 @@ def read_setting(name: str, environment: Mapping[str, str]) -> Any:
 
 
 def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of each setting in the environment."""
+    """Return the value of each setting in the environment, as a string."""
     names = {name: f"CATALOG_{name}" for name in DEFAULTS}
     return {name: environment[key] for name, key in names.items() if key in environment}
 
@@ -213,7 +213,7 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
     for setting in SETTINGS:
         text = str(config[setting.name])
         value = _parse(setting, text)
-        # If the caller passed a Path, keep the Path instead of its text.
+        # If the caller passed a Path, keep it instead of replacing it with a string.
         if value != text:
             config[setting.name] = value
     if config["RQLITE"] and not config["BUNDLES"]:

@@ -1,4 +1,4 @@
-"""An entry of the response cache: headers, body, size, and whether it is still valid."""
+"""An entry in the response cache: headers, body, size, and whether it is still valid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from ..store.connection.sqlite import Connection, DataVersion
 from .compression import GZIP, gzip_etag
 
-# An upper bound on the memory for the Python objects of one entry.
+# An upper bound on the memory that one entry's Python objects take.
 ENTRY_OVERHEAD = 4096  # bytes
-# Headers that are not copied to a 304, which has no body and gets the ETag that the client has.
+# Headers that are not copied to a 304 response: it has no body, and its ETag is the client's.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 
 # The key of an entry: the base URL, the path and the query string.
 Key = tuple[str, str, str]
 # A body is one piece, or several if joining them would take too much memory.
 Pieces = list[bytes]
-# Returns the current revision if a response of the given revision is still valid, else None.
+# Returns the current revision if a response rendered at the given one is still valid, else None.
 Revalidate = Callable[[Connection, Any], Any]
 Head = list[tuple[str, str]]
 
@@ -65,7 +65,7 @@ class Entry:
         return True
 
     def unchanged_head(self, etag: str) -> Head:
-        """Return the head of a 304 for a client that has the representation with this ETag."""
+        """Return the head of a 304 response to a client that has the body with this ETag."""
         others = [each for each in self.head if each[0] not in NOT_IN_304]
         return [*others, ("ETag", f'"{etag}"')]
 

@@ -1,4 +1,4 @@
-"""Content-Encoding gzip: which responses are compressed, and their compressed bodies.
+"""Gzip content encoding: decides which responses to compress, and compresses them.
 
 Each encoding of a body is a representation with its own strong ETag: "abc" and "abc-gzip". Every
 response with a compressible type varies by Accept-Encoding, regardless of its size.
@@ -18,7 +18,7 @@ from .. import V1_PREFIX
 from ..store.bundles.compressed import GZIP_FORMAT, MIN_LENGTH
 
 # Level 3 is as fast as level 1 and twice as fast as level 6: 10 ms for a registry of 1 MB. Its
-# output is 11 % larger than the output of level 6.
+# output is 11% larger than the output of level 6.
 FAST_LEVEL = 3
 # The level for bodies that are compressed once and sent often: 200 ms for a registry of 10 MB.
 SMALL_LEVEL = 6
@@ -47,7 +47,7 @@ WEIGHT = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGN
 def prefers_gzip(accept_encoding: str) -> bool:
     """Return whether a client that sends this Accept-Encoding should get gzip.
 
-    Werkzeug's parser would block the I/O thread: it takes 12 µs for a usual header and 9 ms for a
+    Werkzeug's parser would block the I/O thread: it takes 12 µs for a typical header and 9 ms for a
     header of 10 kB.
     """
     if len(accept_encoding) > MAX_HEADER_LENGTH:
@@ -97,7 +97,7 @@ def compress(
 
 @lru_cache(maxsize=16)
 def compress_file(body: bytes) -> bytes:
-    """Return the body of a file as gzip; the results for recent files are cached."""
+    """Compress the content of a file with gzip; the results for recent files are cached."""
     return compress([body], SMALL_LEVEL)
 
 

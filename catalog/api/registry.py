@@ -22,7 +22,7 @@ def scope_registry(scope: str) -> Response:
 
 
 def render_registry(connection: Connection, scope: str) -> RenderResult:
-    """Return the revision and JSON of the registry; respond 404 if the scope lists no widget."""
+    """Return the registry's revision and JSON; respond 404 if the scope has no listed widget."""
     with snapshot(connection):
         # The registry does not show download counts, so installs do not change it.
         content = read_revision(connection).content

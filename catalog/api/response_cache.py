@@ -2,20 +2,20 @@
 
 A view calls render_for_cache() with two functions: render() runs the SQL that writes the JSON, and
 revalidate() later tells whether that JSON is still current. The middleware stores the complete
-response under its base URL, path and query string. On the next GET or HEAD of the same URL:
+response under its base URL, path and query string. On the next GET or HEAD request for that URL:
 
 1. If the data version (PRAGMA data_version) of the thread's connection has not changed since the
    response was last found valid, the response is still valid: nothing was committed, and the day
    has not changed. Data versions of different connections are never equal.
 2. Otherwise revalidate() decides with one statement, which ignores installs that the response does
-   not show. If the response is not valid, Flask renders it again. No response expires by time.
+   not show. If the response is not valid, Flask renders it again. No response expires with age.
 
 Everything else goes to Flask: misses, errors, other methods, requests with a body, and a database
 that cannot be read. A body is compressed for the first client that prefers gzip; large bodies are
 not compressed on the I/O thread. The server renders and compresses one large body at a time.
 
 The least recently used responses are evicted once the cache exceeds MAX_BYTES. One response above
-that limit, such as the registry of a large scope, is cached in addition.
+that limit, such as the registry of a large scope, is cached as well.
 """
 
 import sqlite3
@@ -56,11 +56,11 @@ MAX_BYTES = 16 * 1024 * 1024
 # Compressing this many bytes takes a millisecond. A page of 100 search results is about 100 kB.
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 JSON_TYPE = "application/json"
-# The key in the WSGI environment for the entry that a view has rendered.
+# The WSGI environment key for the entry that a view has rendered.
 RENDERED = "catalog.rendered"
 
-# The revision of the catalog that was rendered, and the JSON with a final newline. The revision is
-# None if the response must not be cached because it depends on a file that may arrive later.
+# The catalog revision that was rendered, and the JSON with a final newline. The revision is None if
+# the response must not be cached because it depends on a file that may arrive later.
 RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
 
@@ -78,7 +78,7 @@ def render_for_cache(
     has_etag: bool = True,
     mimetype: str = JSON_TYPE,
 ) -> Response:
-    """Render the response to this request for the cache, with absolute URLs of stored bundles."""
+    """Render the response to this request for the cache, with absolute URLs for stored bundles."""
     database: Database = current_app.extensions["database"]
     connection, url = database.reader(), request_url()
     # Read the data version before render(), so that a commit between the two is noticed.
@@ -105,7 +105,7 @@ def find_kind(environ: "WSGIEnvironment") -> Kind:
 
 
 class ResponseCache:
-    """WSGI middleware with an LRU cache of responses, and room for one above MAX_BYTES."""
+    """WSGI middleware with an LRU cache of responses and room for one response above MAX_BYTES."""
 
     def __init__(self, app: "WSGIApplication", database: Database, public_url: str) -> None:
         self._app, self._database, self._public_url = app, database, public_url

@@ -154,7 +154,7 @@ def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None
 def assert_missing(app: Flask, path: str) -> None:
     response = app.test_client().get(path)
     _, scope, name, number, _ = path.removeprefix("/api/v1").rsplit("/", 4)
-    message = f"No bundle of '{scope}/{name}@{number}' is stored here."
+    message = f"No bundle for '{scope}/{name}@{number}' is stored here."
     assert (response.status_code, response.get_json()) == (404, {"error": message})
 
 

@@ -208,7 +208,7 @@ def test_a_dry_run_of_every_route_succeeds_and_changes_nothing(
         ("yank", "publish", "acme/clock", "publish does not have the yank permission."),
         ("publish", "publish", "ops/clock", "publish is not valid for the scope 'ops'."),
         ("publish", "widget", "acme/notes", "widget is not valid for the widget 'acme/notes'."),
-        ("official", "all", "acme/clock", "all needs the permission admin to set isOfficial."),
+        ("official", "all", "acme/clock", "all needs the admin permission to set isOfficial."),
     ],
 )
 def test_a_refusal_names_what_is_missing(

@@ -35,7 +35,7 @@ MAX_ALL_FAILURES = 1000
 
 
 class FailedAttempts:
-    """The failed attempts of the current minute, by address and in total."""
+    """The failed attempts in the current minute, by address and in total."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class FailedAttempts:
 
 
 def authenticate() -> Response | None:
-    """Put the valid token of the request into g; return an error response if there is none."""
+    """Store the request's token in g if it is valid; otherwise return an error response."""
     text = bearer_token(request.headers.get("Authorization", ""))
     if text is None:
         return unauthorized()
@@ -94,7 +94,7 @@ def unauthorized(message: str = NEEDS_SESSION) -> Response:
 
 
 def authorized(view: View) -> View:
-    """Call a view with the token of the request, if the token permits the request.
+    """Call a view with the request's token, if the token permits the request.
 
     Set g.dry_run. If the view refuses a change, respond with the status that fits the reason.
     """
@@ -118,7 +118,7 @@ def authorized(view: View) -> View:
 def check_official(token: Token) -> None:
     """Respond 403 unless the token may mark widgets as official."""
     if not token.access.is_admin:
-        abort(403, f"The {token.title} needs the permission admin to set isOfficial.")
+        abort(403, f"The {token.title} needs the admin permission to set isOfficial.")
 
 
 def parse_boolean(name: str) -> bool:

@@ -2,8 +2,8 @@
 
 Without a token, every internal path responds 401, even a path that does not exist. The only
 exception is POST /api/session, which exchanges an id token for a token. With a valid token, the
-routes of `versions`, `widgets` and `session` publish and moderate. These routes are for the
-commands of this release, have no CORS header and may change without notice.
+routes in `versions`, `widgets` and `session` publish and moderate. These routes are only for this
+release's commands, send no CORS headers and may change without notice.
 """
 
 from typing import cast
@@ -54,6 +54,6 @@ def forbid_storing(response: Response) -> Response:
 
 
 def database() -> Database:
-    """Return the database of the catalog."""
+    """Return the catalog's database."""
     catalog: Database = current_app.extensions["database"]
     return catalog

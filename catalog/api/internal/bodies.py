@@ -1,4 +1,4 @@
-"""Bodies of the internal API: JSON objects, pictures, and forms with JSON and files.
+"""Request bodies of the internal API: JSON objects, pictures, and forms with JSON and files.
 
 The server receives a large body into a temporary file. This module copies the bundle from the form
 into another temporary file and hashes it, CHUNK bytes at a time.
@@ -33,7 +33,7 @@ from ...store.connection.deadlines import Deadline
 CHUNK = 64 * 1024  # bytes
 FORM_TYPE = "multipart/form-data"
 BUNDLE = "bundle"
-# The parts of a form, with their limits in bytes; the limit of a bundle is a setting.
+# The parts of a form and their size limits in bytes; the limit for a bundle is a setting.
 VERSION_PARTS = {
     "manifest": MAX_JSON_BYTES,
     "readme": MAX_MARKDOWN_BYTES,
@@ -79,7 +79,7 @@ def check_object(content: bytes, subject: str, keys: set[str]) -> Json:
 def read_changes(keys: set[str]) -> tuple[Json, bytes | None]:
     """Return the changes to a widget, and its new picture or None; respond 400 to unknown keys.
 
-    The body is a JSON object, or a form with the parts changes and picture.
+    The body is a JSON object, or a form with a "changes" part and a "picture" part.
     """
     if request.mimetype != FORM_TYPE:
         return read_object(keys), None
@@ -100,7 +100,7 @@ def read_limited(limit: int) -> bytes:
 
 
 def parse_part(text: bytes, name: str) -> Any:
-    """Return the value of a JSON text; respond 400 if the text is not JSON."""
+    """Parse JSON from a body or one of its parts; respond 400 if it is not valid JSON."""
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as error:
@@ -158,7 +158,7 @@ class UploadedVersion(NamedTuple):
 
 @contextmanager
 def read_version() -> Iterator[UploadedVersion]:
-    """Read the body of the request; its files are removed after the block."""
+    """Read the request body; its files are removed when the with block ends."""
     limit: int = current_app.config["MAX_BUNDLE_BYTES"]
     check_body_accepted(limit, "a bundle")
     if request.mimetype == "application/json":
@@ -191,7 +191,7 @@ def read_part(received: dict[str, Any], name: str, limit: int) -> bytes:
 
 
 def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, Any]:
-    """Return the texts and files of the form by name; the stack closes the files.
+    """Return the form's text fields and files by name; the stack closes the files.
 
     No file may exceed the limit. Respond 400 if a part is unknown or repeated.
     """
@@ -223,5 +223,5 @@ def read_form(files: ExitStack, limit: int, parts: dict[str, int]) -> dict[str, 
         allowed = f"{', '.join(first)} and {last}"
         abort(400, f"The form may contain only the parts {allowed}, each at most once.")
     if BUNDLE in fields:
-        abort(400, "The part bundle must be a file with a file name.")
+        abort(400, "The bundle part must be a file with a file name.")
     return dict(received)

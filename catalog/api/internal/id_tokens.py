@@ -25,7 +25,7 @@ from .bodies import check_body_accepted, check_object, read_limited
 @internal.post("/session")
 def create_session() -> Response:
     """Respond with a short-lived token, or with the reason why the id token was rejected."""
-    # Use a thread that may wait: fetching the keys of the issuer can take a while.
+    # Use a thread that may wait: fetching the issuer's keys can take a while.
     if not database().deadline.may_wait:
         raise WouldBlock
     check_body_accepted(MAX_SESSION_BYTES, "it")
@@ -56,7 +56,7 @@ def find_trust(id_token: IdToken) -> tuple[Trust, str]:
             "This service does not accept id tokens: CATALOG_PUBLIC_URL, their audience, is unset."
         )
     try:
-        # This import is local: only a catalog with a trust needs the libraries of the oidc extra.
+        # This import is local: only a catalog with a trust needs the libraries in the oidc extra.
         from ...system.id_tokens import verify
     except ImportError:
         raise IssuerError(

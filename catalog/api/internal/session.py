@@ -1,4 +1,4 @@
-"""Internal paths that show the permissions of a token, and the audit log."""
+"""Internal paths that show a token's permissions and the audit log."""
 
 from flask import Response, abort, jsonify, request
 
@@ -51,7 +51,7 @@ def show_audit(token: Token) -> Response:
 
 
 def parse_position(text: str) -> int:
-    """Return a positive integer; raise ValueError for any other text."""
+    """Return a positive integer; raise ValueError for any other string."""
     # int() also accepts other forms, such as 1_0.
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_SAFE_INTEGER):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Internal paths for widgets: description, readme, links, picture, listed and official."""
+"""Internal paths that edit how a widget is described, and whether it is listed or official."""
 
 from flask import Response, abort, g, jsonify
 
@@ -32,7 +32,7 @@ def edit(token: Token, scope: str, name: str) -> Response:
         except NotAllowedError as error:
             abort(400, f"{error.about(key, value)}.")
     if changes.get("picture") or (picture is not None and "picture" in changes):
-        abort(400, "Send the picture as a file in the part picture, or picture: null to remove it.")
+        abort(400, "Send the picture as a file in the picture part, or picture: null to remove it.")
     if not changes and picture is None:
         abort(400, f"The body must have at least one of {', '.join(EDITABLE)}.")
     if "isOfficial" in changes:
@@ -51,6 +51,6 @@ def change_widget(
 @internal.put(f"{WIDGET}/picture")
 @authorized
 def put_picture(token: Token, scope: str, name: str) -> Response:
-    """Set the picture of a widget to the body."""
+    """Use the request body as the widget's picture."""
     check_body_accepted(MAX_PICTURE_BYTES, "a picture")
     return change_widget(token, WidgetName(scope, name), {}, read_limited(MAX_PICTURE_BYTES))

@@ -11,7 +11,7 @@ from ... import CORS_HEADERS, V1_PREFIX
 from ...domain.messages import quoted
 
 # Clients may cache a response, but must revalidate it each time: counts change. If the CORS headers
-# are already set, flask-cors does nothing, which saves 10 % of the time of a request.
+# are already set, flask-cors does nothing, which saves 10% of the time that a request takes.
 READ_HEADERS = {"Cache-Control": "no-cache", **CORS_HEADERS}
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))

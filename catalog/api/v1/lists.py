@@ -42,7 +42,7 @@ def search() -> Response:
 
 
 class PictureRenderer:
-    """Renders the pictures of search results, and records whether any file is missing."""
+    """Renders the pictures in search results, and records whether any file is missing."""
 
     def __init__(self) -> None:
         self.is_any_missing = False

@@ -14,7 +14,7 @@ from ...store.read.stored_bundles import find_stored_bundle
 from ..compression import GZIP, VARY, find_known_etag, gzip_etag, prefers_gzip
 from .blueprint import v1
 
-# The largest max-age that is commonly used: one year.
+# The longest max-age in common use: one year.
 YEAR = 31_536_000  # seconds
 
 
@@ -61,7 +61,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
             compressed=compressed,
         )
     if response is None:
-        abort(404, f"No bundle of {quoted(f'{scope}/{name}@{version}')} is stored here.")
+        abort(404, f"No bundle for {quoted(f'{scope}/{name}@{version}')} is stored here.")
     response.headers.extend(VARY)
     return response
 

@@ -537,37 +537,6 @@ def test_only_installs_wait_for_an_install_that_waits_for_another_process(
         assert count(server) == before + 3
 
 
-# The state after an install has waited in vain for another process.
-STALLED = """
-from catalog.store.connection.database import Database
-initialize = Database.__init__
-def initialize_stalled(database, *arguments, **keywords):
-    initialize(database, *arguments, **keywords)
-    database._is_stalled = True
-Database.__init__ = initialize_stalled
-"""
-
-
-def test_after_one_install_timed_out_a_later_one_still_waits(
-    database: Path, limits: Limits, send: Send
-) -> None:
-    limits.set_busy_timeout(60_000)
-    with (
-        serving(database, **limits.run(STALLED)) as server,
-        closing(sqlite3.connect(database, isolation_level=None)) as other,
-    ):
-        before = count(server)
-        other.execute("BEGIN IMMEDIATE")
-        waiting = [send(server, CLOCK, method="POST") for _ in range(2)]
-        # Long enough for a refusal to arrive, if there is one.
-        for path in PATHS:
-            assert server.request("GET", path)[0].status == 200, path
-        assert count(server) == before
-        other.execute("ROLLBACK")
-        assert statuses(waiting) == [200] * 2
-        assert count(server) == before + 2
-
-
 def test_after_one_install_timed_out_the_queued_ones_are_refused_without_a_wait(
     database: Path, limits: Limits
 ) -> None:

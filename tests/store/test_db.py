@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -70,18 +71,23 @@ def test_connections_have_the_pragmas_that_durability_needs(database: Database) 
 BUSY_TIMEOUT = running("UPDATE widget SET icon = (SELECT * FROM pragma_busy_timeout)")
 
 
-def test_after_a_write_gave_up_waiting_the_next_ones_wait_as_long_as_before(
+def test_an_install_waits_for_the_rest_of_its_time_and_the_next_one_as_long_as_before(
     tmp_path: Path,
 ) -> None:
     database = Database(create(tmp_path / "catalog.db", "clock"))
-    database.busy_timeout_ms = 20
     with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        # It waited in the queue for longer than the busy timeout.
+        database.deadline.arrived_at = time.monotonic() - 10
         with pytest.raises(sqlite3.OperationalError, match="database is locked"):
             database.transact(ADD_ONE)
-    database.transact(ADD_ONE)
+    database.deadline.arrived_at = time.monotonic() - 1
     database.transact(BUSY_TIMEOUT)
-    assert read(database, "SELECT download_count, icon FROM widget") == [(2, "20")]
+    ((left,),) = read(database, "SELECT icon FROM widget")
+    assert 1000 < int(str(left)) <= 4000
+    database.deadline.arrived_at = time.monotonic()
+    database.transact(BUSY_TIMEOUT)
+    assert read(database, "SELECT download_count, icon FROM widget") == [(1, "5000")]
     database.close()
 
 

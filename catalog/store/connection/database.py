@@ -26,10 +26,10 @@ from .sqlite import (
 from .transaction import Actor, Transaction, Values
 from .write_counts import WriteCounts
 
-# While another process holds the write lock, queued writes wait for it one after another. A write's
-# busy timeout starts when the write arrives. When its turn comes, it waits for the rest of that
-# timeout, but at least this long.
-STALLED_BUSY_TIMEOUT_MS = 5
+# While another process holds the write lock, queued installs wait for it one after another. An
+# install that waited in the queue for this long waits only for the rest of its busy timeout.
+LATE_MS = 100
+MIN_BUSY_TIMEOUT_MS = 5
 
 T = TypeVar("T")
 
@@ -58,8 +58,6 @@ class Database(Readers):
         self.write_counts = WriteCounts()
         # True if a request has read a damaged part of the file. Other requests may still succeed.
         self.is_damaged = False
-        # True if the last write found the file locked by another process.
-        self._is_stalled = False
         # False if the last install failed because of the file, or because a cluster has no leader.
         self.is_writable = True
 
@@ -114,21 +112,17 @@ class Database(Readers):
         with self.write_counts.count(), self.deadline.holding(self._write_lock):
             writer = self._open_writer()
             self.check_in_place()
-            if self._is_stalled:
-                waited = round((time.monotonic() - self.deadline.arrived_at) * 1000)
-                left = max(self.busy_timeout_ms - waited, STALLED_BUSY_TIMEOUT_MS)
+            queued_ms = (time.monotonic() - self.deadline.arrived_at) * 1000
+            if queued_ms > LATE_MS:
+                left = max(round(self.busy_timeout_ms - queued_ms), MIN_BUSY_TIMEOUT_MS)
                 set_busy_timeout(writer, left)
             try:
                 yield writer
-            except BaseException as error:
+            finally:
                 if writer.in_transaction:
                     writer.execute("ROLLBACK")
-                if isinstance(error, sqlite3.DatabaseError) and is_busy(error):
-                    self._is_stalled = True
-                raise
-            if self._is_stalled:
-                self._is_stalled = False
-                set_busy_timeout(writer, self.busy_timeout_ms)
+                if queued_ms > LATE_MS:
+                    set_busy_timeout(writer, self.busy_timeout_ms)
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
         """Call write(); if the disk is full, retry once after a checkpoint, which frees the WAL."""

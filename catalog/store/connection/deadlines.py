@@ -26,8 +26,8 @@ class Deadline(threading.local):
     only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
-    # The time when the current request arrived; 0 in a thread that handles no requests.
-    arrived_at = 0.0
+    # The time when the current install arrived; infinite in a thread that handles no installs.
+    arrived_at = math.inf
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
         """Set a deadline this many seconds from now; if it is final, the request fails with 503."""

@@ -1,9 +1,9 @@
--- The schema of a catalog. The tables widget, version and about contain the catalog. The tables token, trust and
--- short_token define who may change it, and audit contains the audit log. The other tables are derived from the first
--- three, count installs, or record where widgets were copied from and which versions were deleted.
+-- The schema of a catalog. The widget, version and about tables contain the catalog. The token, trust and short_token
+-- tables define who may change it, and the audit table contains the audit log. The other tables are derived from the
+-- first three, count installs, or record where widgets were copied from and which versions were deleted.
 --
--- catalog/domain/documents.py validates all values before they are written. The schema has only those CHECKs on which
--- statements rely. Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
+-- catalog/domain/documents.py validates all values before they are written. The schema has only the CHECKs that
+-- statements rely on. Timestamps are UTC strings in the format of JavaScript's toISOString, so they sort by time.
 
 -- The application id "Wcat" distinguishes our files from other SQLite files.
 PRAGMA application_id = 0x57636174;
@@ -20,7 +20,7 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The day and the version of the last install; the trigger widget_installed counts it. The version is empty if the
+    -- The day and the version of the last install; the widget_installed trigger counts it. The version is empty if the
     -- client did not name one.
     installed_day     INTEGER,
     installed_version TEXT,
@@ -33,9 +33,9 @@ CREATE TABLE widget (
     UNIQUE (scope, name)
 ) STRICT;
 
--- The distinct npm ranges in version.sdk_version. The SDKs that a range admits are intervals of keys: low is
--- inclusive, high is exclusive. The keys sort like versions (catalog/domain/sdk_intervals.py). A range that admits no
--- SDK has no interval.
+-- The distinct npm ranges in version.sdk_version. The SDKs that satisfy a range are stored as intervals of keys: low is
+-- inclusive, high is exclusive. The keys sort like versions (catalog/domain/sdk_intervals.py). A range that no SDK
+-- satisfies has no interval.
 CREATE TABLE sdk_range (
     id    INTEGER PRIMARY KEY,
     range TEXT    NOT NULL UNIQUE
@@ -71,7 +71,7 @@ CREATE TABLE version (
     max_w               INTEGER NOT NULL,
     max_h               INTEGER NOT NULL,
     sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
-    -- A whole number, or the text of a fractional number: SQLite would keep only 15 digits of it.
+    -- A whole number, or a fractional number as a string: SQLite would keep only 15 of its digits.
     config_version      ANY
         CHECK (typeof(config_version) IN ('integer', 'null') OR json_type(config_version) = 'real'),
     -- A JSON array of strings.
@@ -97,7 +97,7 @@ CREATE INDEX version_published ON version (published_at DESC, widget_id, precede
     WHERE yanked = 0;
 
 -- The JSON of each version as the API returns it (VersionEntry): fields that the version omits are taken from the
--- widget. The URL of a stored bundle is only a path, so that the text is the same for every host name;
+-- widget. The URL of a stored bundle is only a path, so that the JSON is the same for every host name;
 -- with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
@@ -156,16 +156,16 @@ CREATE TABLE upstream (
     -- The token for the next request to /api/v1/widgets/changes at the upstream. Every copy from the upstream is at
     -- least as recent as this token.
     token        TEXT,
-    -- The end of the last run in which no widget failed.
+    -- When the last run without a failed widget ended.
     refreshed_at TEXT,
-    -- The error of the last run; null if the run succeeded.
+    -- The last run's error; null if the run succeeded.
     last_error   TEXT,
     -- A JSON object with the publication time of each version that is too new to be copied, by scope/name@version.
     held_back    TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(held_back))
 ) STRICT, WITHOUT ROWID;
 
--- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so the same version must
--- not be published with other bytes. Triggers fill the table on every delete.
+-- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so the same version must not
+-- be published with different bytes. Triggers fill the table on every delete.
 CREATE TABLE deleted_version (
     scope       TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -187,12 +187,12 @@ CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
         ON CONFLICT DO NOTHING;
 END;
 
--- Derived rows. Each listed widget has rows in listing and listing_keyword, for filters and sorting, in listing_text,
--- to find words, and in summary, for its JSON. The table change has the last change of each widget that was ever
--- listed. The views rendered_... define the expected rows.
+-- Derived rows. Each listed widget has rows in four tables: listing and listing_keyword for filters and sorting,
+-- listing_text for finding words, and summary for its JSON. The change table contains the last change of each widget
+-- that was ever listed. The rendered_... views define the expected rows.
 --
 -- The following nine triggers note which widgets a transaction touches. Before the transaction commits, the statements
--- in catalog/store/schema/derived.py rewrite the derived rows of these widgets and empty the table touched. After a
+-- in catalog/store/schema/derived.py rewrite the derived rows of these widgets and empty the touched table. After a
 -- change by another program, such as the sqlite3 shell, the next transaction does so.
 
 CREATE TABLE touched (widget_id INTEGER PRIMARY KEY) STRICT;
@@ -236,7 +236,7 @@ CREATE TRIGGER about_removed AFTER DELETE ON about BEGIN
     INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
 END;
 
--- Every transaction empties the table touched, so this trigger checks each touched widget and rejects it if it is too
+-- Every transaction empties the touched table, so this trigger checks each touched widget and rejects it if it is too
 -- large. Widgets with up to 16 versions are not checked: the limits on the fields keep each version below 1 MiB, so
 -- together they never exceed 16 MiB. Before SQLite 3.47, RAISE does not accept an expression. Instead, the trigger uses
 -- an invalid JSON path: the error message contains the path, and catalog/store/schema/derived.py parses it.
@@ -310,7 +310,7 @@ CREATE TABLE listing_keyword (
 
 CREATE INDEX listing_keyword_widgets ON listing_keyword (keyword, widget_id);
 
--- The searchable texts of each listed widget. The API searches only folded_text. Pages also search page_text:
+-- The searchable text of each listed widget. The API searches only folded_text. Pages also search page_text:
 -- scope/name, the keywords, and folded_text without hyphens if it has any.
 CREATE VIEW listed_text AS
 SELECT id, folded_text,
@@ -319,8 +319,8 @@ SELECT id, folded_text,
 FROM widget LEFT JOIN about ON widget_id = id
 WHERE listed;
 
--- The index stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
--- and search looks for the words in the columns of listing anyway.
+-- The index stores which trigrams a value contains, but not where (detail = none): positions would triple its size, and
+-- search looks for the words in the columns of listing anyway.
 CREATE VIRTUAL TABLE listing_text USING fts5 (
     folded_text, page_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
     tokenize = 'trigram case_sensitive 1'
@@ -342,8 +342,8 @@ CREATE TABLE summary (
     stable_at    TEXT
 ) STRICT;
 
--- The latest version of each widget, and its latest version that is not a prerelease. Only the precedence of a
--- prerelease contains a hyphen.
+-- The latest version of each widget, and its latest version that is not a prerelease. A precedence key contains a
+-- hyphen only if its version is a prerelease.
 CREATE VIEW latest_version AS
 SELECT id AS widget_id,
     (
@@ -421,8 +421,8 @@ CREATE TABLE revision (
 INSERT INTO revision VALUES (1, 0, 0, lower(hex(randomblob(8))));
 
 -- A ring buffer with the last hundred installs. A cached page that shows none of their widgets stays valid. Otherwise
--- every install would invalidate every cached search: a mix of 97 % reads and 3 % installs took 769 instead of 517 µs
--- of CPU time per request. The column revision has the value of revision.downloads after the install.
+-- every install would invalidate every cached search: a mix of 97% reads and 3% installs took 769 instead of 517 µs of
+-- CPU time per request. The revision column contains the value of revision.downloads after the install.
 CREATE TABLE recent_install (
     slot      INTEGER PRIMARY KEY,
     revision  INTEGER NOT NULL,
@@ -434,8 +434,8 @@ WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot <
 SELECT slot, 0, 0 FROM slots;
 
 -- Installs have their own trigger, so that they change only numbers and not the text index. A change other than plus
--- one can move a widget backward in the results, so it counts as a change of content. An install of a widget whose
--- count is at its limit changes nothing.
+-- one can move a widget backward in the results, so it counts as a content change. An install of a widget whose count
+-- is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
         content = content + (new.download_count IS NOT old.download_count
@@ -445,9 +445,9 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
         WHERE slot = (SELECT downloads % 100 FROM revision WHERE id = 1);
 END;
 
--- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. The newest 800 days
--- with installs are kept, regardless of their age: with a limit on age, a day in the future that comes from a wrong
--- clock would delete recent days.
+-- The installs of each widget by day, and by version. Days are in UTC and are numbered from 1970-01-01. The newest 800
+-- days with installs are kept, regardless of their age: with a limit on age, a future day from a wrong clock would
+-- delete recent days.
 CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
@@ -481,8 +481,8 @@ CREATE TABLE token (
     id            TEXT PRIMARY KEY,
     name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
-    -- JSON arrays: the permissions of the token, and the scopes and single widgets (scope/name) to which they apply.
-    -- The permission admin applies to every widget.
+    -- JSON arrays: the token's permissions, and the scopes and single widgets (scope/name) that they apply to. The
+    -- admin permission applies to every widget.
     permissions   TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets       TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
@@ -498,16 +498,16 @@ CREATE TABLE token (
     previous_expires_at TEXT
 ) STRICT;
 
--- Issuers of id tokens, such as a CI system, and the jobs that get short tokens. The row of a removed trust is kept,
--- so that no restore makes it valid again.
+-- Issuers of id tokens, such as CI systems, and the jobs that get short tokens. The row of a removed trust is kept, so
+-- that no restore makes it valid again.
 CREATE TABLE trust (
-    -- The id is a random text.
+    -- The id is a random string.
     id          TEXT PRIMARY KEY,
     name        TEXT NOT NULL CHECK (name <> ''),
     issuer      TEXT NOT NULL,
     -- A JSON object with the claims that an id token must have, and their values.
     claims      TEXT NOT NULL CHECK (json_valid(claims) AND json_type(claims) = 'object'),
-    -- These three columns have the same meaning as in token.
+    -- These three columns have the same meaning as in the token table.
     permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes      TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
@@ -534,7 +534,7 @@ CREATE TABLE short_token (
     claims        TEXT NOT NULL,
     created_at    TEXT NOT NULL,
     expires_at    TEXT NOT NULL,
-    -- The SHA-256 of the signed part of the id token, and the time from which the service rejects the id token as
+    -- The SHA-256 of the signed part of the id token, and the time after which the service rejects the id token as
     -- expired.
     id_token_hash TEXT NOT NULL UNIQUE,
     id_token_end  TEXT NOT NULL
@@ -545,12 +545,12 @@ CREATE TABLE short_token (
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     at      TEXT    NOT NULL,
-    -- With kind local, actor is the operating-system user of a command; with token, the name of a token; with trust,
+    -- If kind is local, actor is the operating-system user who ran a command; if token, the name of a token; if trust,
     -- the name of a trust and the subject of the id token.
     kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token', 'trust')),
     actor   TEXT    NOT NULL,
     action  TEXT    NOT NULL,
-    -- The target of the change; null for a change of the whole catalog, of a token or of a trust.
+    -- The target of the change; null if the whole catalog, a token or a trust was changed.
     scope   TEXT,
     name    TEXT,
     version TEXT,

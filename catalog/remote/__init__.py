@@ -1,1 +1,1 @@
-"""The catalog of a service on another machine, which is changed through its internal API."""
+"""A catalog on another machine, changed through the internal API of its service."""

@@ -29,7 +29,7 @@ class Identity(NamedTuple):
     """The id token of a job."""
 
     id_token: str
-    # True if several commands of the job may use the id token, so the short token is stored.
+    # True if several commands in the job may use the id token, so the short token is stored.
     is_shared: bool
 
 
@@ -73,7 +73,7 @@ def exchange_once(
 ) -> str:
     """Return the stored short token for an id token, or exchange the id token for a new one.
 
-    The service accepts an id token only once, but several commands of a job may share the token.
+    The service accepts an id token only once, but several commands in a job may share the token.
     """
     if not identity.is_shared:
         return str(exchange(identity.id_token)["token"])
@@ -81,7 +81,7 @@ def exchange_once(
     path, issued = short_token_file(), None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # If another command of the job is exchanging the id token, wait for its result.
+        # If another command in the job is exchanging the id token, wait for its result.
         with locked_directory(path.parent):
             usable = format_timestamp(datetime.now(UTC) + MARGIN)
             tokens = {

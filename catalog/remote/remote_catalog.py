@@ -121,7 +121,7 @@ class RemoteCatalog:
     def edit_widget(
         self, widget: WidgetName, changes: Json, picture: bytes | None = None
     ) -> Edited:
-        """Apply the changes, whose keys are those of the API, and set the picture if given."""
+        """Apply the changes, whose keys are named as in the API, and set the picture if given."""
         body = json_body(changes)
         if picture is not None:
             parts = {
@@ -135,7 +135,7 @@ class RemoteCatalog:
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
     ) -> list[Json]:
-        """Return entries of the audit log, newest first."""
+        """Return entries from the audit log, newest first."""
         options: dict[str, object] = {"since": since, "widget": widget and str(widget)}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
@@ -251,7 +251,7 @@ def _manifest_target(new: NewVersion) -> WidgetName:
             check_version(manifest.get("version")),
         )
     except ValueError:
-        # The error that build_document() raises reports all problems of the manifest.
+        # The error that build_document() raises reports all problems with the manifest.
         build_document(new, new.url_template, None)
         raise
 

@@ -1,7 +1,7 @@
-"""The shapes that the commands expect in the responses of a service.
+"""The shapes that the commands expect a service's responses to have.
 
 A service, or a proxy in front of it, may send anything. Each response is checked when it arrives,
-so that a bug in the commands is never mistaken for an error of the service.
+so that a bug in the commands is never mistaken for an error in the service.
 """
 
 from collections.abc import Mapping

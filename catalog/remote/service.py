@@ -45,7 +45,7 @@ PROXY_REASONS = {
 class RemoteError(ChangeError):
     """The service cannot be used, or refused the request; the message gives the reason.
 
-    A part of the message may come from the service.
+    Part of the message may come from the service.
     """
 
 
@@ -67,7 +67,7 @@ class Service:
     def __init__(
         self, url: str, ca: str | None = None, on_retry: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Trust the system's certificates and the certificates in the file ca.
+        """Trust the system's certificates and the certificates in the ca file.
 
         Call on_retry with a sentence before the first retry of a request.
         """
@@ -99,7 +99,7 @@ class Service:
         body: Body | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
-        """Return the JSON object of a response; raise RemoteError if the request fails."""
+        """Return the JSON object in the response; raise RemoteError if the request fails."""
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise RemoteError(
@@ -117,7 +117,7 @@ class Service:
         return self._read(response, shape)
 
     def _find_token(self) -> str:
-        """Return the token of the user or of this job; raise TokenError if there is none."""
+        """Return the user's token or this job's token; raise TokenError if there is none."""
         token = self.token or find_token(self.url)
         if token is None:
             identity = find_identity(self.url, self._ca)
@@ -138,7 +138,7 @@ class Service:
         return {"token": session["token"], "expiresAt": session["expiresAt"]}
 
     def _read(self, response: Response, shape: Shape) -> Json:
-        """Return the JSON object of a response; raise RemoteError unless it has the shape."""
+        """Return the JSON object in a response; raise RemoteError unless it has the shape."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_error(response))
         value = _parse_object(response)

@@ -39,7 +39,7 @@ def find_token(url: str) -> str | None:
 def missing_token(url: str) -> TokenError:
     """Return the error for a user without a token for a service."""
     login = f"widget-catalog login --server {url}"
-    # A job of GitHub, Gitea or Forgejo without the variables for id tokens lacks the permission.
+    # A GitHub, Gitea or Forgejo job gets no variables for id tokens if it lacks the permission.
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
     hint = " This job is not allowed to request an id token: see id-token in its permissions."
     return TokenError(
@@ -99,7 +99,7 @@ def store_login(url: str, token: str | None, ca: str | None = None) -> None:
 
 
 def write_logins(path: Path, logins: Mapping[str, Mapping[str, str]]) -> None:
-    """Replace a file of tokens with a new one that only its owner can read."""
+    """Replace a token file with a new one that only its owner can read."""
     # If the file is a symbolic link, replace its target and keep the link.
     with atomic_replace(path.resolve()) as new:
         new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")

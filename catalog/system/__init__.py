@@ -1,1 +1,1 @@
-"""Access to the machine and the network: files, processes, TLS, requests to other services."""
+"""Access to the machine and the network: files, processes, TLS, and requests to other services."""

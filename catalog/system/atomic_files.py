@@ -18,7 +18,7 @@ SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAMES = f"{SCRATCH_PREFIX}????????"
 # A directory for incomplete files is abandoned if no file was created in it for this long.
 ABANDONED_AFTER = 86_400  # seconds
-# The interval at which a process that waits for a lock tries again.
+# How long a process that is waiting for a lock pauses between attempts.
 LOCK_INTERVAL = 0.05  # seconds
 
 
@@ -72,7 +72,7 @@ def locked_new_file(target: Path) -> Iterator[None]:
 
 
 def find_unused(path: Path) -> Path:
-    """Return the path if it is unused, else the first unused path with a suffix from .2 on."""
+    """Return the path if it is unused, else the path with the first unused suffix: .2, .3 etc."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(2))
     return next(each for each in itertools.chain([path], numbered) if not os.path.lexists(each))
 

@@ -1,4 +1,4 @@
-"""Sockets that are bound to an address or a path, and that are not listening yet."""
+"""Sockets that are bound to an address or a path but are not listening yet."""
 
 import errno
 import os

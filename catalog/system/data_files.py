@@ -1,4 +1,4 @@
-"""Files of the service that are not code, such as schema.sql."""
+"""The service's files that are not code, such as schema.sql."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 class DataFileError(Exception):
-    """A file of the installation is missing; the message names the file and says what to do."""
+    """The installation lacks a file; the message names the file and says what to do."""
 
 
 def find_data_file(name: str) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def dated_path(directory: Path, time: datetime, suffix: str) -> Path:
-    """Return the path of a file that is written at this time."""
+    """Return the path for a file that is written at this time."""
     return directory / f"catalog-{time:%Y%m%dT%H%M%SZ}{suffix}"
 
 

@@ -194,7 +194,7 @@ def _read_pieces(
     """Yield the decoded body as it arrives; raise TransferError if it is too large."""
     remaining = max_bytes
     while True:
-        # Catch only errors of the transfer: a sink may fail for other reasons, such as a full disk.
+        # Catch only transfer errors: a sink may fail for other reasons, such as a full disk.
         with errors():
             # read() would wait for a whole piece, and would decode it before its size is known.
             piece = response.read1(READ_SIZE, decode_content=True)
@@ -208,7 +208,7 @@ def _read_pieces(
 
 @contextmanager
 def _transfer_errors(limit: float, deadline: float, expired: Event, problem: str) -> Iterator[None]:
-    """Convert every error of an open connection to a TransferError."""
+    """Convert every error on an open connection to a TransferError."""
     try:
         yield
     except (OSError, HTTPException, HTTPError) as error:

@@ -39,7 +39,7 @@ NOT_PUBLIC = [
 
 
 class TransferError(Exception):
-    """A request has no usable response; the message continues a sentence that begins with the URL.
+    """A request got no usable response; the message continues a sentence that begins with the URL.
 
     A transient error may disappear when the request is retried. If is_unsent is true, the service
     did not receive the request; otherwise it may have carried the request out.
@@ -105,13 +105,13 @@ def _close_all(idle: list[tuple[Origin, HTTPConnection]]) -> None:
 
 
 class Connections:
-    """Keeps connections open for the next requests. Thread-safe."""
+    """Keeps connections open for later requests. Thread-safe."""
 
     def __init__(self, ca: str | None, seconds: float, *, protects_local_network: bool) -> None:
-        """Trust the system's certificates and the certificates in the file ca.
+        """Trust the system's certificates and the certificates in the ca file.
 
         Trying all addresses of a host may take this many seconds, and so may the TLS handshake.
-        With protects_local_network, addresses of the local network are rejected unless the host of
+        With protects_local_network, addresses on the local network are rejected unless the host of
         the first connection is on that network.
         """
         self._ca, self._seconds = ca, seconds
@@ -143,7 +143,7 @@ class Connections:
         return connection
 
     def keep(self, origin: Origin, connection: HTTPConnection) -> None:
-        """Keep a connection for the next request after its response was read completely."""
+        """Keep a connection for the next request after its response has been read completely."""
         with self._lock:
             self._idle.append((origin, connection))
             evicted = self._idle[:-MAX_IDLE_CONNECTIONS]
@@ -200,7 +200,7 @@ class Connections:
         if self._protects_local_network and not self._is_local:
             if not public:
                 raise TransferError(
-                    f"is at {found[0][4][0]}, an address of the local network: only an upstream on "
+                    f"is at {found[0][4][0]}, an address on the local network: only an upstream on "
                     "that network may refer to it",
                     is_unsent=True,
                 )

@@ -13,7 +13,7 @@ MIN_INTERVAL = 60  # seconds between two fetches from an issuer
 
 
 class CachedKeys(NamedTuple):
-    """The keys of an issuer, and the time at which they expire."""
+    """An issuer's keys, and the time when they expire."""
 
     keys: list[Json]
     expires: float

@@ -19,7 +19,7 @@ AGE = re.compile(r"max-age=([0-9]{1,9})\b")
 
 
 def fetch_keys(issuer: str, ca: str | None) -> tuple[list[Json], int]:
-    """Return the keys of an issuer, and for how many seconds they may be cached."""
+    """Return an issuer's keys, and the number of seconds that they may be cached."""
     client = HttpClient(
         issuer,
         PemText(ca) if ca else None,

@@ -11,7 +11,7 @@ from .atomic_files import is_at_path
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold the lock at the path for the block; raise BlockingIOError if another process holds it.
+    """Hold the lock during the with block; raise BlockingIOError if another process holds it.
 
     The kernel releases the lock when the process ends or is killed. Some network file systems
     cannot lock a file; there, nothing is locked.

@@ -1,4 +1,4 @@
-"""A writer of log lines that never waits: lines that cannot be written are dropped and counted."""
+"""A log writer that never waits: lines that cannot be written are dropped and counted."""
 
 import contextlib
 import fcntl

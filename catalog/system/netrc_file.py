@@ -24,7 +24,7 @@ class NetrcError(Exception):
 
 
 class Credentials(NamedTuple):
-    """The content of the netrc file for the host of a service."""
+    """What the netrc file contains for a service's host."""
 
     path: str
     # The value of the Authorization header; None if there is no entry or it must not be sent.

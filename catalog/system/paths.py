@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def path_text(path: Path) -> str:
-    """Return the path as text, with escapes for bytes that are not UTF-8."""
+    """Return the path as a string, with escapes for bytes that are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

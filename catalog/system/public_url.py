@@ -32,5 +32,5 @@ def _base_url(scheme: str, host_header: str | None, server: str, prefix: str) ->
     host = get_host(scheme, host_header)
     if not host and host_header and NAME_WITH_UNDERSCORE.fullmatch(host_header):
         host = host_header
-    # HTTP/1.0 allows requests without Host; the address of the listener replaces it.
+    # HTTP/1.0 allows requests without Host; the listener's address replaces it.
     return f"{scheme}://{host or get_host(scheme, server) or 'localhost'}{prefix}"

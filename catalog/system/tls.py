@@ -8,13 +8,13 @@ class CertificatesError(Exception):
 
 
 class PemText(str):
-    """Certificates in PEM form, used instead of the name of a file."""
+    """Certificates in PEM form, used instead of a file name."""
 
 
 def create_context(ca: str | None) -> ssl.SSLContext:
     """Return a context that trusts the system's certificates and the certificates in ca, if set."""
     context = ssl.create_default_context()
-    # Ignore the common name: only the alternative names of a certificate are checked.
+    # Ignore the common name: only a certificate's alternative names are checked.
     context.hostname_checks_common_name = False
     context.set_alpn_protocols(["http/1.1"])
     try:
@@ -28,6 +28,6 @@ def create_context(ca: str | None) -> ssl.SSLContext:
 
 
 def describe_certificate_error(error: ssl.SSLCertVerificationError) -> str:
-    """Return why the certificate of a server was rejected, as the end of a sentence."""
+    """Return why a server's certificate was rejected, as the end of a sentence."""
     cause = error.verify_message.rstrip(".")
     return f"its certificate is not valid: {cause}; use --ca for a private certificate authority"

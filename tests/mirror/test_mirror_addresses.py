@@ -58,7 +58,7 @@ def put_bundle(upstream: FakeUpstream, url: str) -> None:
 def assert_refused(app: Flask, upstream: FakeUpstream, internal: FakeUpstream, at: str) -> None:
     result = run_mirror(app, public_url(upstream), "--bundles")
     message = (
-        f"is at {at}, an address of the local network: only an upstream on that network may refer "
+        f"is at {at}, an address on the local network: only an upstream on that network may refer "
         "to it."
     )
     assert result.exit_code == 1

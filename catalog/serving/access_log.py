@@ -41,7 +41,7 @@ class AccessLog:
         self._with_health = level == "debug"
         self._is_json = log_format == "json"
         self._write, self.flush = writer.write, writer.flush
-        # All writers of the process, including the one for errors.
+        # All log writers in the process, including the one for errors.
         self.writers = [writer]
 
     def add(
@@ -73,7 +73,7 @@ class AccessLog:
             self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
 
 
-# The text changes once per second, so caching one value is enough.
+# The result changes once per second, so caching one value is enough.
 @lru_cache(1)
 def date_and_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
@@ -85,7 +85,7 @@ def utc_time(now: float) -> str:
 
 
 def escape_field(text: str) -> str:
-    """Return the text as one word of printable ASCII, truncated to MAX_FIELD; "-" if empty."""
+    """Return the value as one word of printable ASCII, truncated to MAX_FIELD; "-" if empty."""
     if len(text) <= MAX_FIELD and is_plain(text):
         return text
     escaped = text[:MAX_FIELD].encode("unicode_escape").decode("ascii").replace(" ", r"\x20") or "-"

@@ -1,4 +1,4 @@
-"""Decoder of a chunked body (RFC 9112, section 7.1), with limits for its framing."""
+"""A decoder for chunked bodies (RFC 9112, section 7.1), with limits on the framing."""
 
 import re
 

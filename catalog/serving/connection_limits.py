@@ -22,7 +22,7 @@ ACTIVE_PHASES = (Phase.RECEIVING, Phase.SENDING)
 
 
 class Group:
-    """All connections, or the connections of one client, with their maximum number."""
+    """All connections or one client's connections, and the limit on how many there may be."""
 
     def __init__(self, maximum: int) -> None:
         self.maximum, self.size = maximum, 0
@@ -57,8 +57,8 @@ class ConnectionLimits:
 
     def __init__(self, maximum: int, per_client: int, proxies: TrustedProxies) -> None:
         self.all = Group(maximum)
-        # The number of connections that were closed at once because all other connections of the
-        # client had requests in progress.
+        # The number of connections that were closed at once because all the client's other
+        # connections had requests in progress.
         self.refused = 0
         self._proxies = proxies
         per_client = per_client or maximum + MAX_ACCEPTS

@@ -46,7 +46,7 @@ MAX_JOINED = 48 * 1024  # bytes
 READ_BYTES = 4 * 1024
 UPLOAD_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# The value of SO_LINGER with which close() resets the connection and frees the kernel's buffers.
+# The SO_LINGER value that makes close() reset the connection and free the kernel's buffers.
 RESET = struct.pack("ii", 1, 0)
 
 
@@ -60,7 +60,7 @@ class Phase:
 
 
 class Connection:
-    """A connection, its phase and the deadline of the phase."""
+    """A connection, its phase and the phase's deadline."""
 
     phase: int
     deadline: float

@@ -26,7 +26,7 @@ class Context:
     max_body: int
     # Counts a request by endpoint, method, status and seconds; None without CATALOG_METRICS.
     count_request: Callable[[str | None, str, int, float], None] | None = None
-    # True if the service is stopping, so that each response is the last of its connection.
+    # True if the service is stopping, so that each response is the last on its connection.
     is_stopping: bool = False
     # True if the service is stopping because of an error.
     has_failed: bool = False

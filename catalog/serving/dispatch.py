@@ -36,9 +36,8 @@ CHANGE_DEADLINE = 30.0  # seconds
 # If a request has more parameters than this, the I/O thread responds only from the cache: Flask
 # needs a millisecond to parse a thousand parameters.
 MAX_PARAMETERS = 250
-# The maximum number of reads and pages of one client that may wait for the quick and the long
-# thread. Requests that the I/O thread handles do not count, nor do files: a dashboard loads all its
-# bundles at once.
+# How many reads and pages one client may have waiting for the quick and the long thread. Requests
+# that the I/O thread handles do not count, nor do files: a dashboard loads all its bundles at once.
 MAX_QUEUED_READS = 32
 
 TOOK_TOO_LONG = HttpError("503 Service Unavailable", "The request took too long.")
@@ -68,7 +67,7 @@ class Pool:
             self._changed.notify()
 
     def count_reads(self, client: str) -> int:
-        """Return how many requests of one client are waiting, not counting requests for files."""
+        """Return how many requests from one client are waiting, not counting requests for files."""
         with self._changed:
             line = self.queue.line(client)
             return sum(task.request.kind is not Kind.FILE for task in line)
@@ -151,7 +150,7 @@ class Dispatcher:
             return True
 
     def deliver(self) -> None:
-        """Send the responses of other threads; only the I/O thread may call this."""
+        """Send the responses from other threads; only the I/O thread may call this."""
         while self._responses:
             task, response = self._responses.popleft()
             try:

@@ -1,4 +1,4 @@
-"""The event loop of the I/O thread: one turn after another reads, sends and accepts.
+"""The event loop of the I/O thread: each turn reads, sends and accepts.
 
 A turn serves connections from a queue that is fair to all clients, until TURN_TIME is over. The
 remaining connections keep their places for the next turn. As a result, a flood from one client
@@ -21,7 +21,7 @@ from .fair_queue import FairQueue
 from .listeners import Listener
 
 # The maximum duration of a turn before it looks for new events: a flood from one client delays
-# requests of other clients by up to this time.
+# requests from other clients by up to this time.
 TURN_TIME = 0.001  # seconds
 # The time between two checks of the deadlines and of the database file.
 CHECK_INTERVAL = 1  # seconds
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventLoop:
-    """The sockets of the service, and the work of each turn."""
+    """The service's sockets, and the work of each turn."""
 
     def __init__(
         self,

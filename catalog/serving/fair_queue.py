@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-# The client attribute of an item determines the line in which the item waits.
+# The client attribute of an item determines which line the item waits in.
 Item = TypeVar("Item", bound=Any)
 
 
@@ -18,16 +18,16 @@ class FairQueue(Generic[Item]):
         self.length = 0
 
     def line(self, client: str) -> Iterable[Item]:
-        """Return the items of one client."""
+        """Return one client's items."""
         return self._lines.get(client, ())
 
     def append(self, item: Item) -> None:
-        """Add the item at the end of the line of its client."""
+        """Add the item to the end of its client's line."""
         self._lines.setdefault(item.client, deque()).append(item)
         self.length += 1
 
     def popleft(self) -> Item:
-        """Remove and return the first item of the line whose turn it is."""
+        """Remove and return the first item in the line whose turn it is."""
         client, line = self._lines.popitem(last=False)
         item = line.popleft()
         self.length -= 1

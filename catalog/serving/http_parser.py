@@ -1,4 +1,4 @@
-"""Parser of one HTTP/1 request (RFC 9112): its head, and where its body ends."""
+"""A parser for a single HTTP/1 request (RFC 9112): it parses the head and finds the body's end."""
 
 import io
 import time
@@ -31,7 +31,7 @@ TLS_HANDSHAKE = b"\x16"
 
 
 class HttpError(NamedTuple):
-    """An error response of the server itself, not of the application."""
+    """An error response from the server itself, not from the application."""
 
     status: str
     message: str
@@ -93,7 +93,7 @@ class HttpRequest:
         except MalformedRequestError as error:
             self.fail(HttpError("400 Bad Request", f"Malformed HTTP request: {error}."))
         except OSError:
-            # The disk is full, or the directory of uploads is not writable.
+            # The disk is full, or the upload directory is not writable.
             self.fail(CANNOT_STORE)
         return len(data)
 
@@ -106,7 +106,7 @@ class HttpRequest:
         self.first_line = self.first_line or bytes(self._head).partition(CRLF)[0]
 
     def close(self) -> None:
-        """Free the body, and remove the file of an upload."""
+        """Free the body, and remove an upload's file."""
         # If the disk is full, close() tries to write the last bytes again, and fails again.
         with suppress(OSError):
             self.body.close()
@@ -223,8 +223,8 @@ class HttpRequest:
             piece = data[: self.content_length - self.body_size]
             used = len(piece)
         self.body.write(piece)
-        # Without flush(), the last bytes would be written when the body is read, and the error of a
-        # full disk would be raised only then.
+        # Without flush(), the last bytes would be written when the body is read, and a full disk
+        # would cause an error only then.
         self.body.flush()
         self.body_size += len(piece)
         if self._chunks is None:

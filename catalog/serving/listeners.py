@@ -72,7 +72,7 @@ class Listener:
         return accepted
 
     def _client(self, address: Any) -> tuple[str, int]:
-        """Return the host and port of a client; a client of a Unix socket has neither."""
+        """Return the host and port of a client; a client on a Unix socket has neither."""
         if self._is_unix:
             return "", 0
         host, port = address[:2]

@@ -1,4 +1,4 @@
-"""Metrics of the service for Prometheus; docs/operate/metrics.md lists them.
+"""The service's Prometheus metrics; docs/operate/metrics.md lists them.
 
 Requests are counted as responses are sent; the collectors read everything else during a scrape. No
 label contains text from a client: routes, methods, pools and reasons are fixed lists.
@@ -51,7 +51,7 @@ from ..system.dated_files import find_newest
 from ..system.paths import error_reason
 from .event_loop import EventLoop
 
-# The maximum duration of the statements of one scrape.
+# The maximum duration of the statements in one scrape.
 SQL_DEADLINE = 2.0  # seconds
 # The limits for clients that connect to the metrics port. Beyond MAX_CONNECTIONS, new connections
 # wait until another one is closed.
@@ -139,7 +139,7 @@ class RequestCounts:
 
 
 class ServerCollector(Collector):
-    """Collects metrics of connections, threads, the log and the response cache."""
+    """Collects metrics about connections, threads, the log and the response cache."""
 
     def __init__(self, app: Flask, loop: EventLoop) -> None:
         self._loop, self._cache = loop, app.extensions["response_cache"]
@@ -171,7 +171,7 @@ class ServerCollector(Collector):
 
 
 class DatabaseCollector(Collector):
-    """Collects metrics of the database file, its writes and backups, and the catalog's size."""
+    """Collects metrics about the database file, its writes and backups, and the catalog's size."""
 
     def __init__(self, app: Flask) -> None:
         self._database: Database = app.extensions["database"]
@@ -242,7 +242,7 @@ class DatabaseCollector(Collector):
         yield size
 
     def _read(self) -> tuple[int, int, int, float | None] | None:
-        """Return revision, widgets, versions and next expiry; None if they cannot be read."""
+        """Return the revision, widget count, version count and next expiry; None if unreadable."""
         self._database.deadline.set(SQL_DEADLINE)
         try:
             with self._database.read() as connection:

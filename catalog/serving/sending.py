@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-# The size of the pieces in which a file is read into memory, and the maximum that is sent to one
-# client before the other clients get their turn.
+# Files are read into memory in pieces of this size. It is also the most that is sent to one client
+# before the other clients get their turn.
 FLUSH_BYTES = 256 * 1024
 
 Piece: TypeAlias = "bytes | memoryview | ReadOnlyFileBasedBuffer"

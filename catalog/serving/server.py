@@ -32,8 +32,7 @@ from .uploads import Uploads
 # Threads release the GIL often while they read the database. With Python's default of 5 ms to get
 # the GIL back, a busy service would spend its time waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
-# The time for which an idle connection stays open while the service stops: its next request may be
-# on the way.
+# How long an idle connection stays open while the service stops: a request may be on its way.
 STOP_IDLE_TIME = 0.3  # seconds
 
 # How many files the process may open. The base number includes three files for the database
@@ -80,7 +79,7 @@ def serve(
     bound = passed or bind_sockets(app, unix_path)
     try:
         # This call migrates a file that an earlier release wrote. It comes after bind(), so that a
-        # second service on the same address fails before it migrates the file of the first one.
+        # second service on the same address fails before it migrates the first service's file.
         database.open_for_serving()
     except DatabaseError as error:
         if unix_path:

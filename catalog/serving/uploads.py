@@ -3,7 +3,7 @@
 Only two kinds of requests may have a body over CATALOG_MAX_BODY_BYTES: a change whose token has the
 permission for it, and the form of /updates, which needs no token. The token is checked when the
 head is complete, before any of the body is stored. The body is received into an unlinked temporary
-file on the disk of the bundles: nothing remains if the connection is cut or the process is killed.
+file on the bundles' disk: nothing remains if the connection is cut or the process is killed.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ from .http_parser import CANNOT_STORE, HttpRequest
 # anyone can send. Each client may send one form at a time.
 MAX_UPLOADS = 8
 MAX_FORMS = 2
-# The minimum rate at which a body must arrive, after a grace period: the request timeout.
+# A body must arrive at this rate once a grace period (the request timeout) has passed.
 MIN_RATE = 100_000  # bytes a second
 # The maximum time that the I/O thread spends on checking a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time
@@ -100,10 +100,10 @@ class Uploads:
                 self._clients[request] = client
 
     def end(self, request: HttpRequest) -> None:
-        """Free the slot of an upload for another upload."""
+        """Free an upload's slot for another upload."""
         self._clients.pop(request, None)
 
     def _create_file(self) -> BinaryIO:
-        # The disk of the bundles has room for large files; /tmp may be in memory.
+        # The disk with the bundles has room for large files; /tmp may be in memory.
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self._directory)

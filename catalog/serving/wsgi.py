@@ -1,4 +1,4 @@
-"""WSGI: builds the environment of a request, calls the application, builds the response head."""
+"""WSGI: builds the environment, calls the application, and builds the response head."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ class HttpResponse:
         return sum(map(len, self.body))
 
     def close(self) -> None:
-        """Close the file of the response, if there is one."""
+        """Close the response's file, if there is one."""
         if isinstance(self.body, ReadOnlyFileBasedBuffer):
             self.body.close()
 
@@ -66,7 +66,7 @@ class Task:
     respond: Callable[["Task", HttpResponse | None], None]
     # Returns whether the client can no longer receive a response.
     is_abandoned: Callable[[], bool]
-    # The part of the WSGI environment that all requests of the connection share.
+    # The part of the WSGI environment that all requests on the connection share.
     environ: "WSGIEnvironment"
     request: HttpRequest
     # The client address, for fair queueing.
@@ -111,7 +111,7 @@ class Task:
 
 
 def listener_environ(name: str, port: str) -> "WSGIEnvironment":
-    """Return the part of the environment that all requests of a listener share."""
+    """Return the part of the environment that all requests on a listener share."""
     return {
         "SCRIPT_NAME": "",
         "SERVER_NAME": name,
@@ -129,7 +129,7 @@ def listener_environ(name: str, port: str) -> "WSGIEnvironment":
 
 
 def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> HttpResponse:
-    """Return the whole response of the application."""
+    """Return the application's whole response."""
     started: list[tuple[str, Headers]] = []
 
     def start_response(status: str, headers: Headers, error: object = None) -> Write:
@@ -150,7 +150,7 @@ def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> HttpResp
 
 
 def error_response(request: HttpRequest, error: HttpError) -> HttpResponse:
-    """Return the response for an error of the server, in the error format of the API."""
+    """Return the response for a server error, in the API's error format."""
     headers = [("Content-Type", "application/json"), NOSNIFF]
     if is_for_v1(request.first_line.decode("latin-1")):
         headers += [*CORS_HEADERS.items(), ("Cache-Control", "no-cache")]
@@ -178,7 +178,7 @@ def build_head(
     request: HttpRequest, response: HttpResponse, *, is_last: bool
 ) -> tuple[bytes, bool]:
     """Return the head of the response, and whether the connection is closed after it."""
-    # The application spells the names of these headers as here.
+    # The application spells header names in the same case as this function.
     names = dict(response.headers)
     lines = [f"HTTP/{request.version} {response.status}"]
     lines += [f"{name}: {value}" for name, value in response.headers]

@@ -17,10 +17,8 @@ from ...domain.changes import (
     already_published,
 )
 from ...domain.documents import (
-    VERSION_FIELDS,
     WIDGET_FIELDS,
     Document,
-    Row,
     about_json,
     version_json,
     widget_json,
@@ -180,6 +178,8 @@ STORED_VERSION = """
 SELECT version.* FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND widget.name = :name AND version = :version
 """
+# Other commands change these fields, and publishedAt differs each time.
+MUTABLE_KEYS = {"publishedAt", "yanked", "yankedReason", "deprecationMessage"}
 DELETED_WITH_OTHER_BYTES = """
 SELECT 1 FROM deleted_version
 WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> :sha256_hash
@@ -204,24 +204,11 @@ def find_published(
                 "have cached that bundle, so publish this one as a new version."
             )
         return None
-    differences = _find_differences(rows[0], document.versions[0], compare_url=compare_url)
-    if differences:
+    before, after = version_json(dict(rows[0])), version_json(version)
+    compared = after.keys() - MUTABLE_KEYS - (set() if compare_url else {"bundleUrl"})
+    if differences := sorted(key for key in compared if before[key] != after[key]):
         raise ConflictError(
             f"{target} is already published with a different {', '.join(differences)}; "
             "publish the change as a new version."
         )
     return rows[0]
-
-
-# Other commands change these columns, and published_at differs each time.
-MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
-SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
-KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
-
-
-def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
-    """Return the keys whose values differ between the new version and the stored one."""
-    columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
-    return sorted(
-        {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
-    )

@@ -29,8 +29,8 @@ from ..store.write.mirrored import (
     MirroredWidget,
     RememberedRun,
     forget_without_copies,
+    put_mirrored,
     put_upstream_about,
-    put_upstream_counts,
     put_upstream_documents,
     release_excluded,
     remember_error,
@@ -140,7 +140,7 @@ class MirrorRun:
         ]
         for start in range(0, len(changed), BATCH_SIZE):
             part = changed[start : start + BATCH_SIZE]
-            self._transact(partial(put_upstream_counts, widgets=part))
+            self._transact(partial(put_mirrored, widgets=part))
         self.report.changed |= {f"{each.scope}/{each.name}" for each in changed}
         self.report.unchanged |= set(map(str, self.plan.current)) - self.report.changed
 

@@ -36,34 +36,27 @@ class MirroredWidget(NamedTuple):
     gone: bool = False
 
 
-def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) -> None:
-    """Record the upstream, ETag and download count for each of these widgets."""
-    rows = [widget._asdict() for widget in widgets]
-    if rows:
-        transaction.execute_many(PUT_MIRRORED, rows)
-
-
 # The new count is the upstream's count plus the installs that this service has counted. It becomes
 # null if the upstream has no count and this service has not counted any installs.
 UPDATE_MIRRORED_COUNT = f"""
 UPDATE widget SET download_count = iif(
-    :download_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
+    :upstream_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
     NULL,
-    min(coalesce(:download_count, 0)
+    min(coalesce(:upstream_count, 0)
         + max(coalesce(download_count, 0) - coalesce(upstream_count, 0), 0), {MAX_SAFE_INTEGER})
 )
 FROM mirrored
 WHERE widget_id = widget.id AND scope = :scope AND name = :name
-  AND upstream_count IS NOT :download_count
+  AND upstream_count IS NOT :upstream_count
 """
 
 
-def put_upstream_counts(transaction: Transaction, widgets: Sequence[MirroredWidget]) -> None:
-    """Update the download counts of copies that are otherwise up to date."""
-    rows = [{**each._asdict(), "download_count": each.upstream_count} for each in widgets]
+def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) -> None:
+    """Record the upstream, ETag and count of these copies, and update their download counts."""
+    rows = [widget._asdict() for widget in widgets]
     if rows:
         transaction.execute_many(UPDATE_MIRRORED_COUNT, rows)
-        put_mirrored(transaction, widgets)
+        transaction.execute_many(PUT_MIRRORED, rows)
 
 
 FIND_MIRRORED = """
@@ -89,18 +82,16 @@ def put_upstream_documents(
     names = json.dumps([mirrored[:2] for _, mirrored in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
     copies = {f"{row['scope']}/{row['name']}": MirroredWidget(*row) for row in rows}
-    documents = []
-    counted = []
+    documents, counted = [], set()
     for document, mirrored in widgets:
         copy = copies.get(document.path)
         widget = {**document.widget, "listed": True, "has_download_count": copy is None}
         documents.append(document._replace(widget=widget))
         if copy and copy.upstream_count != mirrored.upstream_count:
-            counted.append(mirrored)
+            counted.add(document.path)
     result = put_documents(
         transaction, documents, "mirror", removes_versions=removes_versions, sets_counts=True
     )
-    put_upstream_counts(transaction, counted)
     incomplete = set() if removes_versions else {str(other.widget) for other in result.others}
     records = [
         each._replace(etag=None) if document.path in incomplete else each
@@ -109,10 +100,9 @@ def put_upstream_documents(
     put_mirrored(
         transaction, [each for each in records if copies.get(f"{each.scope}/{each.name}") != each]
     )
-    counted_paths = {f"{each.scope}/{each.name}" for each in counted}
     # Leave out the versions of replaced local widgets: the upstream never had them.
     others = [other for other in result.others if str(other.widget) in copies]
-    return result._replace(changed=result.changed | counted_paths, others=others)
+    return result._replace(changed=result.changed | counted, others=others)
 
 
 COPIES_NAMED = """

@@ -488,7 +488,7 @@ def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> 
     with closing(Nodes(tmp_path, 1, "-fk=false")) as nodes:
         app = nodes.app(nodes[0])
         assert error_message(run(app, "serve")) == (
-            f"{nodes[0].url} does not check foreign keys. Start rqlite with the option -fk."
+            f"{nodes[0].url} does not check foreign keys. Start rqlite with the -fk option."
         )
 
 

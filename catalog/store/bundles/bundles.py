@@ -34,7 +34,7 @@ class Bundles:
         # The path for messages, printable even if it is not valid Unicode.
         self.name = path_text(directory)
         self.lock_timeout = lock_timeout
-        # Called once before waiting for another process that writes to the directory.
+        # Called once before waiting for another process that is writing to the directory.
         self.on_wait: Callable[[], None] | None = None
 
     def path(self, sha256: str) -> Path:
@@ -82,7 +82,7 @@ class Bundles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the directory for the block, and create it if it is missing.
+        """Lock the directory while the block runs, and create it if it is missing.
 
         Hold the lock until a version refers to the added bundle: gc removes unreferenced bundles.
         Other processes wait for the lock, and raise TimeoutError after lock_timeout seconds.
@@ -93,7 +93,7 @@ class Bundles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the directory for the block, if it exists, so that no other process writes to it."""
+        """Lock the directory, if it exists, so that no other process writes to it in the block."""
         if not self.directory.is_dir():
             yield
             return
@@ -112,7 +112,7 @@ class Bundles:
 
     def accept(self, incoming: "Bundles", sha256: str) -> None:
         """Move a bundle, and its compressed form if any, out of the incoming() directory."""
-        # A process that is killed in between must not leave a compressed form without its bundle.
+        # Move the bundle first: if the process is killed, no compressed form lacks its bundle.
         os.replace(incoming.path(sha256), self.path(sha256))
         if (compressed := incoming.gzip_path(sha256)).exists():
             os.replace(compressed, self.gzip_path(sha256))
@@ -151,7 +151,7 @@ class Bundles:
 
     @contextmanager
     def open_verified(self, sha256: str) -> Iterator[BufferedReader]:
-        """Open the bundle for the block; raise BundleError unless it has this hash."""
+        """Open the bundle while the block runs; raise BundleError unless it has this hash."""
         path = self.path(sha256)
         with _open(path) as file:
             try:

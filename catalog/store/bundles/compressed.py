@@ -1,7 +1,7 @@
 """The compressed form of a stored bundle: a gzip file beside it, for clients that accept gzip.
 
-A bundle that gzip does not make smaller has an empty file instead, so that it is not compressed
-again.
+If gzip does not make a bundle smaller, the gzip file is left empty, so that the bundle is not
+compressed again.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def compress_bundle(
     """Store the compressed form of the bundle if it needs one; return whether it was stored.
 
     The compressed form is optional: it is not created if the disk is full or the bundle is damaged.
-    No lock is needed, since the file gets its name when it is complete. check() is called before
+    No lock is needed, since the file gets its name once it is complete. check() is called before
     each chunk and may raise an exception to stop.
     """
     if not needs_compression(bundles, sha256):

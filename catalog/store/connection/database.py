@@ -52,8 +52,8 @@ class Database(Readers):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
-        # Called once if a write has waited for another process for a second. Only commands set this
-        # callback; their writes then wait for up to another minute.
+        # Called once if a write has been waiting for another process for a second. Only commands
+        # set this callback; their writes then wait for up to another minute.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
         # True if a request has read a damaged part of the file. Other requests may still succeed.

@@ -159,7 +159,7 @@ class DatabaseFile:
         return version
 
     def _read_only_parameters(self) -> str | None:
-        """Return the URI parameters for a file that must only be read; None if it may be written.
+        """Return the URI parameters for a read-only file; None if the file may be written to.
 
         A backup is not in WAL mode, and reading must not change its bytes. To read a file in WAL
         mode, SQLite creates a WAL, unless the URI declares the file immutable.

@@ -30,7 +30,7 @@ class Deadline(threading.local):
     arrived_at = math.inf
 
     def set(self, seconds: float, *, is_final: bool = False) -> None:
-        """Set a deadline this many seconds from now; if it is final, the request fails with 503."""
+        """Set a deadline in this many seconds; when a final one passes, the request fails (503)."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
         self._cpu_time, self.only_cached = math.inf, False
 

@@ -19,7 +19,7 @@ def shm_path(path: Path) -> Path:
 
 
 def remove_wal(path: Path) -> None:
-    """Remove the WAL of a file that is gone: SQLite would apply it to a new file at the path."""
+    """Remove the WAL of a missing file: SQLite would apply it to a new file at the same path."""
     wal_path(path).unlink(missing_ok=True)
     shm_path(path).unlink(missing_ok=True)
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_schema(connection: sqlite3.Connection, name: str) -> int:
-    """Return the schema version of the file; raise DatabaseError if this release cannot use it."""
+    """Return the file's schema version; raise DatabaseError if this release cannot use the file."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     version = schema_version(connection)
     if application_id != APPLICATION_ID:
@@ -53,7 +53,7 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
 
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Replace the target atomically with a copy of the connection's snapshot, verified on disk."""
+    """Atomically replace the target with a copy of the connection's snapshot, verified on disk."""
     with atomic_replace(target) as new:
         with closing(connect(new, "mode=rw")) as copy:
             connection.backup(copy)
@@ -68,7 +68,7 @@ def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Migrate the file to this release's schema, after copying it; on failure, change nothing."""
+    """Copy the file, then migrate it to this release's schema; on failure, change nothing."""
     try:
         # Lock the file first: nothing may be written after the copy.
         connection.execute("BEGIN IMMEDIATE")

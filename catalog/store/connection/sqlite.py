@@ -13,7 +13,7 @@ from urllib.parse import quote
 BUSY_TIMEOUT_MS = 5_000
 # A command waits a second, calls on_wait, and then waits this long.
 COMMAND_BUSY_TIMEOUT_MS = 60_000
-# The page cache of a command. With SQLite's default of 2 MB, a large import reads and writes the
+# A command's page cache. With SQLite's default of 2 MB, a large import reads and writes the
 # same index pages again and again, and gets slower as the file grows.
 COMMAND_CACHE_KIB = 64_000
 
@@ -58,7 +58,7 @@ class DatabaseGoneError(DatabaseError):
 
 
 class ReplicaBehindError(DatabaseError):
-    """The file is a copy that another process updates, and lacks recent writes."""
+    """The file is a copy, updated by another process, that lacks recent writes."""
 
 
 class OutcomeUnknownError(DatabaseError):
@@ -182,7 +182,7 @@ def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | No
     """Begin a transaction that writes; call on_wait, if given, after waiting for a second."""
     if on_wait:
         connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
-        # A statement first saves the pages that it changes, by default in a temporary file.
+        # Before changing pages, a statement saves them, by default in a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
         set_busy_timeout(connection, 1000)
         try:

@@ -18,9 +18,9 @@ Values = Mapping[str, object]
 
 
 class Actor(NamedTuple):
-    """Who changes the catalog: the user of a command, the holder of a token, or a trusted job."""
+    """Who changes the catalog: the user running a command, a token's holder, or a trusted job."""
 
-    # "local", "token" or "trust".
+    # One of "local", "token" and "trust".
     kind: str
     name: str
 
@@ -49,7 +49,7 @@ class Transaction:
         self.execute_many(sql, [values or {}])
 
     def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Run a writing statement once for each row.
+        """Run a statement that writes, once for each row.
 
         A cluster inserts all rows with one INSERT if a line break follows its VALUES list.
         """

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from .sqlite import DatabaseError, is_busy, is_disk_full
 
-# Another process held the lock until the timeout.
+# A write fails for this reason if another process holds the lock until the timeout.
 LOCKED = "locked"
 DISK_FULL = "disk_full"
-# The file cannot be written for any other reason.
+# A write fails for this reason if the file cannot be written and no other reason applies.
 OTHER = "other"
 
 

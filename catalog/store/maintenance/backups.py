@@ -18,7 +18,7 @@ from ..read.audit import local_actor
 def backup(database: Database, target: Path, name: Path) -> None:
     """Copy the current catalog to the target, which is replaced completely or not at all.
 
-    Error messages use the given name.
+    Error messages refer to the target by the given name.
     """
     if is_special(target):
         raise DatabaseError(f"{target} is not a file.")
@@ -88,7 +88,7 @@ def _replace_file(database: Database, source: Path, action: str) -> Path | None:
 
 
 def _is_usable(database: Database) -> bool:
-    """Return whether there is a catalog to replace; raise DatabaseError if the file is not one."""
+    """Return whether there is a catalog to replace; raise DatabaseError for any other file."""
     if not database.exists():
         return False
     try:

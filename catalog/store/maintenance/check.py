@@ -103,7 +103,7 @@ SUMMARIES = """
 SELECT coalesce(scope || '/' || name, 'widget ' || widget_id) AS subject, summary.*
 FROM summary LEFT JOIN widget ON id = widget_id
 """
-# A repair deletes the entries of widgets that are no longer listed, so they are not compared.
+# A repair deletes the entries for widgets that are no longer listed, so they are not compared.
 LISTED_CHANGES = "SELECT scope || '/' || name AS subject FROM change WHERE listed"
 INTERVALS = """
 SELECT 'SDK range ''' || range || '''' AS subject, low, high

@@ -73,7 +73,7 @@ def check_bundle_urls(database: Database, base_url: str) -> Iterator[str]:
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
-    """Return versions whose stored bundle is missing or has the wrong size, without reading it."""
+    """Return the versions whose bundle is missing or has the wrong size; read no bundle content."""
     return [
         f"{scope}/{name}@{version}"
         for scope, name, version, sha256, size, _ in read_rows(database, STORED_BUNDLES)

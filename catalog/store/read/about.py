@@ -1,4 +1,4 @@
-"""The about of a listed widget; the picture is included only if its file is stored."""
+"""A listed widget's about; the picture is included only if its file is stored."""
 
 import sqlite3
 

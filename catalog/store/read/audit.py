@@ -1,4 +1,4 @@
-"""Reads the audit log, which Transaction.record() writes, and finds out who runs a command."""
+"""Reads the audit log, which Transaction.record() writes; finds out who is running a command."""
 
 import json
 import os

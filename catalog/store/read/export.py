@@ -1,4 +1,4 @@
-"""Exports the catalog as widget documents; the same catalog always gives the same bytes."""
+"""Exports the catalog as widget documents; the same catalog always produces the same bytes."""
 
 import json
 import sqlite3

@@ -35,8 +35,8 @@ REGISTRY_WIDGET = f"""'{{'
     || trim(json_object({_WIDGET_MEMBERS}, 'createdAt', widget.created_at), '{{}}')
     || ',"latestVersion":' || {LATEST_VERSION} || ',"versions":' || {VERSION_ENTRIES} || '}}'"""
 
-# These bytes occur only at stored bundles: quotes inside a JSON string are escaped, so no value can
-# contain them, and a bundle_url in the database never begins with a slash.
+# In the JSON, these bytes mark stored bundles and nothing else: quotes inside a JSON string are
+# escaped, so no value can contain them, and a bundle_url in the database never begins with a slash.
 STORED_BUNDLE_URL = b',"bundleUrl":"/'
 
 

@@ -41,7 +41,7 @@ class KnownUpstream(NamedTuple):
     options: Json
     # Every copy is current up to this position in the upstream's changes.
     position: str | None
-    # When the last run without a failed widget ended.
+    # The end time of the last run in which no widget failed.
     refreshed_at: str | None
     # The error that made the last run fail; None if the run succeeded.
     last_error: str | None
@@ -94,7 +94,7 @@ def find_sources(database: Database) -> list[str]:
 
 
 def find_source(database: Database, url: str) -> str:
-    """Return the stored URL of the upstream at this URL, or the URL itself if it is unknown."""
+    """Return the URL under which this upstream is stored, or the given URL if it is unknown."""
     identity = _identity(url)
     return next((each for each in find_sources(database) if _identity(each) == identity), url)
 

@@ -1,4 +1,4 @@
-"""The lines in a pack besides the catalog: the origins of copies, and deleted versions."""
+"""Additional lines in a pack: the origins of copies, and deleted versions."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Scopes of listed widgets."""
+"""Finds and summarises the scopes of listed widgets."""
 
 import sqlite3
 

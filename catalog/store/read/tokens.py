@@ -38,7 +38,7 @@ class Token(NamedTuple):
     expires_at: str | None
     revoked_at: str | None
     last_used_day: str | None
-    # When the secret that the last rotation replaced expires.
+    # The expiry of the secret that the last rotation replaced.
     previous_expires_at: str | None = None
     # True if the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False
@@ -169,7 +169,7 @@ def next_expiry(connection: sqlite3.Connection) -> float | None:
 
 
 def list_tokens(connection: sqlite3.Connection) -> list[Token]:
-    """Return all tokens by name, including expired and revoked ones."""
+    """Return all tokens, including expired and revoked ones, sorted by name."""
     return [_token(row) for row in fetch_all(connection, LIST_TOKENS)]
 
 

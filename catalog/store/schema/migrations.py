@@ -54,7 +54,7 @@ UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
-# A pack does not contain installs by day, so the replaced catalog's installs by day stay.
+# A pack does not contain daily install counts, so the replaced catalog's counts are kept.
 KEEP_DAYS = """
 INSERT INTO {table} SELECT widget.id, {column}, installs FROM old_{table}
 JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)

@@ -26,6 +26,6 @@ def schema_statements() -> Iterator[str]:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Return the schema version of the file."""
+    """Return the file's schema version."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version

@@ -1,4 +1,4 @@
-"""Writes widgets' abouts: the rows in the about table, and the picture files."""
+"""Writes a widget's about: its row in the about table, and its picture file."""
 
 import json
 import sqlite3

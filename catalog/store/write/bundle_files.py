@@ -41,7 +41,7 @@ class BundleFiles:
         if dry_run or not named:
             yield 0
             return
-        # Compress without the lock, so that publishers need not wait.
+        # Compress without holding the lock, so that publishers need not wait.
         found = [(each, sha256) for each in self._packed for sha256 in named if each.has(sha256)]
         for packed, sha256 in found:
             if sha256 in bundles:

@@ -72,7 +72,7 @@ def put_upstream_documents(
     *,
     removes_versions: bool,
 ) -> PutResult:
-    """Make widgets match their upstream's documents, so that they are listed with its versions.
+    """Make widgets match their upstream's documents: list them, and give them the same versions.
 
     Each document comes with the state to record for the copy. Installs that were counted here are
     added to the upstream's count, unless a document replaces a local widget, whose count may

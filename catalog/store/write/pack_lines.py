@@ -1,4 +1,4 @@
-"""Writes a pack's lines besides the catalog: the origins of copies, and deleted versions."""
+"""Writes the additional lines in a pack: the origins of copies, and deleted versions."""
 
 from collections.abc import Iterable
 

@@ -12,8 +12,8 @@ from ..connection.database import Database
 from ..connection.transaction import Actor
 from .moderation import REMOVABLE_WIDGETS, remove_versions, remove_widgets
 
-# The maximum numbers of versions, and of widgets with all their versions, that one transaction
-# removes. This takes about 0.1 seconds.
+# One transaction removes at most this many versions, or this many widgets with all their versions.
+# Either takes about 0.1 seconds.
 MAX_VERSIONS = 500
 MAX_WIDGETS = 50
 

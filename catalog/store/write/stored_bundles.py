@@ -1,4 +1,4 @@
-"""Records which versions have a stored bundle, and under which URL."""
+"""Records which versions' bundles are stored, and the URLs of these bundles."""
 
 import json
 from collections.abc import Iterable

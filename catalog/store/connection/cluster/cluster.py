@@ -2,10 +2,10 @@
 
 Cluster has the methods of Database, so other code does not know which of the two it uses. A service
 uses only the node on its machine: it reads the node's file, and sends each write to the node. The
-node forwards the write to the leader, which acknowledges it when a majority of the nodes has it on
+node forwards the write to the leader, which acknowledges it once a majority of the nodes have it on
 disk. The service then waits until its node has applied the write, so that the next read shows it.
 
-- `rqlite_http` sends requests to the node, and tells which errors allow a write to be sent again.
+- `rqlite_http` sends requests to the node, and decides after which errors a write may be repeated.
 - `node_file` opens connections to the node's file.
 """
 
@@ -57,7 +57,7 @@ APPLY_INTERVAL = 0.002  # seconds
 CHECK_TIMEOUT = 1.0  # seconds
 # The maximum time that the service waits for its node when it starts.
 START_TIMEOUT = 60.0  # seconds
-# The limit for a loaded file, which rqlite replicates as a single log entry.
+# The maximum size of a loaded file, which rqlite replicates as a single log entry.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 
 # This statement violates the id column's CHECK if the catalog has changed since it was read.
@@ -192,7 +192,7 @@ class Cluster(NodeFile):
         url = self.node.url
         if not checks_keys:
             raise DatabaseError(
-                f"{url} does not check foreign keys. Start rqlite with the option -fk."
+                f"{url} does not check foreign keys. Start rqlite with the -fk option."
             )
         # The path does not exist on this machine if the node runs in its own container.
         if os.path.exists(file) and not os.path.samefile(file, self.path):
@@ -266,7 +266,7 @@ class Cluster(NodeFile):
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
-        """Replace all content of the cluster with the content of another database."""
+        """Replace the cluster's entire content with the content of another database."""
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()

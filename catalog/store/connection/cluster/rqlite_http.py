@@ -49,7 +49,7 @@ class Node:
     """The rqlite node on this machine, which forwards writes to the leader of the cluster."""
 
     def __init__(self, url: str, user: str = "", ca: str = "") -> None:
-        """Log in as the user, given as USER:PASSWORD; an empty user sends no credentials."""
+        """Log in as the user, given as USER:PASSWORD; if it is empty, send no credentials."""
         self.url = url.rstrip("/")
         self._headers = {}
         if user:
@@ -67,7 +67,7 @@ class Node:
     ) -> tuple[list[int], Revision]:
         """Run the statements in one transaction; return their row counts and the revision."""
         body = json.dumps([*statements, (RETURN_REVISION, {})]).encode()
-        # No statement calls RANDOM() or asks for the time, so none needs to be rewritten.
+        # No statement calls RANDOM() or reads the clock, so rqlite need not rewrite any of them.
         path = f"/db/execute?transaction&norwrandom&norwtime&timeout={timeout:.3f}s"
         with self._expecting_rqlite(OutcomeUnknownError):
             results = self._read(self._request(path, body, seconds=timeout))["results"]
@@ -106,7 +106,7 @@ class Node:
             return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
     def check_ready(self) -> None:
-        """Raise NotDoneError with the state of each part of the node if the node is not ready."""
+        """If the node is not ready, raise NotDoneError with the state of each of its parts."""
         response = self._request("/readyz?sync&timeout=1s")
         if response.status != 200:
             # rqlite sends one line for each part, such as "[+]node ok". Another server may send a

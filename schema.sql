@@ -52,7 +52,7 @@ CREATE TABLE version (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     version             TEXT    NOT NULL,
-    -- A key whose text order is SemVer precedence (catalog/domain/semver_ranges.py).
+    -- A key that sorts by SemVer precedence (catalog/domain/semver_ranges.py).
     precedence          TEXT    NOT NULL,
     bundle_url          TEXT    NOT NULL,
     bundle_size         INTEGER NOT NULL,
@@ -117,7 +117,7 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
--- The about of a widget: readme, links, keywords and picture. The responses that the specification defines do not
+-- The "about" of a widget: readme, links, keywords and picture. The responses that the specification defines do not
 -- contain it.
 CREATE TABLE about (
     widget_id  INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
@@ -188,7 +188,7 @@ CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
 END;
 
 -- Derived rows. Each listed widget has rows in four tables: listing and listing_keyword for filters and sorting,
--- listing_text for finding words, and summary for its JSON. The change table contains the last change of each widget
+-- listing_text for finding words, and summary for its JSON. The change table contains the last change to each widget
 -- that was ever listed. The rendered_... views define the expected rows.
 --
 -- The following nine triggers note which widgets a transaction touches. Before the transaction commits, the statements
@@ -294,7 +294,7 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- This index counts official widgets; installs do not change it.
 CREATE INDEX listing_official ON listing (official);
--- This index contains the columns of listing that filter a search, to count the widgets for each value.
+-- This index contains the listing columns that filter a search, to count the widgets for each value.
 CREATE INDEX listing_filters ON listing (permissions, license, scope, official, updated);
 -- These indexes replace listing_updated and listing_filters in searches that ignore prereleases.
 CREATE INDEX listing_stable_updated ON listing (stable_updated DESC, scope, name, official);
@@ -330,7 +330,7 @@ CREATE VIRTUAL TABLE listing_text USING fts5 (
 -- install does not change it: head is the part before the count, and latest is the JSON of the latest version or null.
 -- sdk_range_id is the SDK range of the latest version, and published_at is its publication time. stable is the JSON of
 -- the latest version that is not a prerelease, or null if that is the latest version; stable_at is its publication
--- time. Writes render the JSON, because rendering takes longer than finding the widgets of a page. The table is
+-- time. Writes render the JSON, because rendering takes longer than finding the widgets on a page. The table is
 -- separate from listing: with wide rows, searches that scan listing took 150 instead of 87 ms at 100,000 widgets.
 CREATE TABLE summary (
     widget_id    INTEGER PRIMARY KEY,
@@ -356,7 +356,7 @@ SELECT id AS widget_id,
     ) AS stable_id
 FROM widget;
 
--- The expected rows of summary. rtrim() removes only the closing brace, because the last value is not an object.
+-- The expected rows of the summary table. rtrim() removes only the closing brace: the last value is not an object.
 CREATE VIEW rendered_summary AS
 SELECT widget.id AS widget_id,
     rtrim(json_object(
@@ -375,7 +375,7 @@ LEFT JOIN version AS latest ON latest.id = latest_id
 LEFT JOIN version AS stable ON stable.id = stable_id
 WHERE widget.listed;
 
--- The expected rows of listing.
+-- The expected rows of the listing table.
 CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
@@ -388,14 +388,14 @@ FROM widget JOIN listed_text USING (id) JOIN latest_version ON latest_version.wi
 LEFT JOIN version AS latest ON latest.id = latest_id
 LEFT JOIN version AS stable ON stable.id = stable_id;
 
--- The expected rows of listing_keyword.
+-- The expected rows of the listing_keyword table.
 CREATE VIEW rendered_keyword AS
 SELECT widget_id, value AS keyword
 FROM about JOIN widget ON widget.id = widget_id CROSS JOIN json_each(folded_keywords)
 WHERE listed;
 
--- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs do not count as
--- changes, nor do changes of a widget while it is unlisted. Only public changes get a sequence number, so gaps in the
+-- The last public change to each widget that is or was listed, for /api/v1/widgets/changes. Installs do not count as
+-- changes, nor do changes to a widget while it is unlisted. Only public changes get a sequence number, so gaps in the
 -- sequence do not reveal other changes. A widget that was never listed has no row.
 CREATE TABLE change (
     scope    TEXT    NOT NULL,
@@ -408,7 +408,7 @@ CREATE TABLE change (
 
 -- content counts the transactions that changed any response, and downloads counts the installs. A response that was
 -- rendered at a revision is valid while the revision is current, regardless of which process writes. history is a
--- random name that changes with every restore: the numbers in change are comparable only within one history.
+-- random name that changes with every restore: the numbers in the change table are comparable only within one history.
 
 CREATE TABLE revision (
     -- On a cluster, a write deliberately violates this CHECK if the catalog has changed since it was read.
@@ -433,9 +433,9 @@ INSERT INTO recent_install
 WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
 SELECT slot, 0, 0 FROM slots;
 
--- Installs have their own trigger, so that they change only numbers and not the text index. A change other than plus
--- one can move a widget backward in the results, so it counts as a content change. An install of a widget whose count
--- is at its limit changes nothing.
+-- Installs have their own trigger, so that they change only numbers and not the text index. Any change other than an
+-- increment by one can move a widget backward in the results, so it counts as a content change. An install of a widget
+-- whose count is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
         content = content + (new.download_count IS NOT old.download_count
@@ -475,9 +475,9 @@ CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
 END;
 
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; the table contains only its
--- SHA-256. The row of a revoked token is kept, so that its name in audit never refers to another token.
+-- SHA-256. The row of a revoked token is kept, so that its name in the audit table never refers to another token.
 CREATE TABLE token (
-    -- The eight characters after the prefix of the token. They are not secret.
+    -- The eight characters after the token's prefix. They are not secret.
     id            TEXT PRIMARY KEY,
     name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
@@ -513,7 +513,7 @@ CREATE TABLE trust (
     widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
     -- How long a short token is valid.
     minutes     INTEGER NOT NULL CHECK (minutes > 0),
-    -- The keys of the issuer as a JSON Web Key Set; null if the service fetches them.
+    -- The issuer's keys as a JSON Web Key Set; null if the service fetches them.
     jwks        TEXT,
     -- PEM certificates for the connection to the issuer.
     ca          TEXT,
@@ -530,11 +530,11 @@ CREATE TABLE short_token (
     sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64),
     trust_id      TEXT NOT NULL,
     subject       TEXT NOT NULL,
-    -- A JSON object with all claims of the id token.
+    -- A JSON object with all claims in the id token.
     claims        TEXT NOT NULL,
     created_at    TEXT NOT NULL,
     expires_at    TEXT NOT NULL,
-    -- The SHA-256 of the signed part of the id token, and the time after which the service rejects the id token as
+    -- The SHA-256 of the signed part of the id token, and the time when the service begins to reject the id token as
     -- expired.
     id_token_hash TEXT NOT NULL UNIQUE,
     id_token_end  TEXT NOT NULL

@@ -4,8 +4,8 @@ __version__ = "1.1.0"
 
 # The path prefix of the public API.
 V1_PREFIX = "/api/v1/widgets/"
-# Headers of every response below V1_PREFIX. They let pages from any origin read the response, its
-# ETag and its Retry-After.
+# Headers of every response from a path below V1_PREFIX. They let pages from any origin read the
+# response, its ETag and its Retry-After.
 CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "ETag, Retry-After",

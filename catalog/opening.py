@@ -1,4 +1,4 @@
-"""Opens the settings, database and stored bundles, which the service and every command need."""
+"""Loads the settings, and opens the database and stored bundles, for the service and commands."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Files(NamedTuple):
 
 
 def configure_catalog(given: Mapping[str, object]) -> Files:
-    """Return the files of a catalog; raise SettingError if a setting is invalid.
+    """Return a catalog's files; raise SettingError if a setting is invalid.
 
     Settings in the argument take precedence over environment variables.
     """

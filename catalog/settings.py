@@ -128,7 +128,7 @@ def parse_node(text: str) -> str:
 
 
 def read_node_user(path: str) -> str:
-    """Return the user and password for the node from a file that other users cannot read."""
+    """Return the node's user and password from a file that other users cannot read."""
     try:
         with open(path, encoding="utf-8") as file:
             mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()

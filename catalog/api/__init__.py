@@ -1,1 +1,1 @@
-"""The HTTP API: one blueprint per path family, and the cache of its responses."""
+"""The HTTP API: one blueprint per path family, and the response cache."""

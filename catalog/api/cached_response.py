@@ -21,7 +21,7 @@ Head = list[tuple[str, str]]
 
 
 class Entry:
-    """A complete response with status 200. The view sets the body, the middleware the headers."""
+    """A complete 200 response. The view sets the body, and the middleware sets the headers."""
 
     key: Key
     endpoint: str | None

@@ -66,7 +66,7 @@ def prefers_gzip(accept_encoding: str) -> bool:
 
 
 def gzip_etag(etag: str) -> str:
-    """Return the ETag of the compressed form of a body with this ETag."""
+    """Return the ETag for the compressed form of a body that has this ETag."""
     return f"{etag}-gzip"
 
 
@@ -108,7 +108,7 @@ MAX_FILE_LENGTH = 256 * 1024  # bytes
 def encode_response(response: Response) -> None:
     """Answer If-None-Match for pages, feeds, files and JSON; compress the body and add Vary.
 
-    Errors and responses to POST stay as they are. The response cache does the same for its
+    Errors and responses to POST are left unchanged. The response cache does the same for its
     responses, and v1/stored_files.py for bundles.
     """
     headers, status, environ = response.headers, response.status_code, request.environ

@@ -102,7 +102,7 @@ def revalidate_stats(connection: Connection, revision: Revision) -> Revision | N
 
 
 def render_stats(connection: Connection) -> RenderResult:
-    """Return the revision and the JSON of the statistics."""
+    """Return the revision and the statistics as JSON."""
     with snapshot(connection):
         revision = read_revision(connection)
         statistics = read_statistics(connection)

@@ -1,4 +1,4 @@
-"""/api/widgets/{scope}/registry.json: all listed widgets of a scope in one response."""
+"""/api/widgets/{scope}/registry.json: all listed widgets in a scope, in one response."""
 
 import json
 

@@ -151,7 +151,7 @@ class ResponseCache:
         entry: Entry | None = environ.pop(RENDERED, None)
         if entry is None:
             return body
-        # Flask's body is not needed: the entry has the body, even for a HEAD request.
+        # Flask's body is not needed: the entry contains the body, even for a HEAD request.
         if hasattr(body, "close"):
             body.close()
         entry.key, entry.endpoint, entry.head = key, environ.get(ENDPOINT), head

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Patterns of valid values. Other values are ignored: a proxy may forward a header that its client
+# Patterns for valid values. Other values are ignored: a proxy may forward a header that its client
 # has forged.
 FORWARDED_HEADERS = {
     "HTTP_X_FORWARDED_PROTO": "https?",

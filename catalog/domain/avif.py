@@ -28,7 +28,7 @@ MAX_SIZE_BITS = 12
 
 
 class Fields:
-    """Reads consecutive numbers from bytes."""
+    """Reads consecutive numbers from a byte string."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

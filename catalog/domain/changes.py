@@ -25,7 +25,7 @@ class ConflictError(ChangeError):
 
 
 class WidgetName(NamedTuple):
-    """The name of a widget, optionally with a version or a range of versions after an @."""
+    """A widget's name, optionally followed by an @ and a version or a range of versions."""
 
     scope: str
     name: str
@@ -137,7 +137,7 @@ class NewVersion(NamedTuple):
 
     manifest: Any
     bundle: BundleSummary
-    # The bundle in pieces; None if the bundle is not to be stored.
+    # The bundle in pieces; None if the bundle should not be stored.
     content: Iterable[bytes] | None
     # The URL that dashboards load the bundle from, with {scope}, {name} and {version}. If it is
     # None, the CATALOG_BUNDLE_URL setting applies or, for a stored bundle, its URL on this service.

@@ -36,7 +36,7 @@ MAX_VERSIONS = 10_000
 MAX_CLOCK_ERROR = timedelta(days=1)
 # The maximum size of the versions in a detail response, including inherited text fields.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# The maximum number of problems to report: every value in an unrelated file may be one.
+# The maximum number of problems to report: every value in an unrelated file may be a problem.
 MAX_PROBLEMS = 20
 # The maximum number of commas and brackets: seven times as many as in a document with MAX_VERSIONS
 # versions. This limits the memory for parsing: three bytes can become an object of 100 bytes.
@@ -265,7 +265,7 @@ def about_json(row: Any) -> Json | None:
 
 
 def version_json(row: Row) -> Json:
-    """Return a version in the form that exports contain."""
+    """Return a version in the form that exports use."""
     parsed: Json = {
         "min_size": {"w": row["min_w"], "h": row["min_h"]},
         "max_size": {"w": row["max_w"], "h": row["max_h"]},

@@ -15,7 +15,7 @@ FORM = "scope/name@version, such as acme/clock@1.0.0"
 JSON_FORM = (
     'This JSON is not an array like ["acme/clock@1.0.0"] or an object like {"acme/clock": "1.0.0"}.'
 )
-# Characters around a version in a line that was copied from JSON.
+# Characters that surround a version if its line was copied from JSON.
 PUNCTUATION = " \t\ufeff,\"'"
 
 

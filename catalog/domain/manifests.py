@@ -47,7 +47,7 @@ def check_keys(manifest: object) -> Mapping[str, object]:
 def build_document(
     new: NewVersion, url_template: str | None, existing_display_name: str | None
 ) -> Document:
-    """Return the document of a version to publish now; raise DocumentError if it is invalid.
+    """Return the document for a version to publish now; raise DocumentError if it is invalid.
 
     An existing widget keeps its display name, so the manifest of a later version may omit it.
     """

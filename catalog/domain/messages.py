@@ -40,7 +40,7 @@ class NotAllowedError(ValueError):
     """A value is not allowed; the message only describes the allowed values."""
 
     def about(self, name: str, value: object) -> str:
-        """Return a sentence about the allowed and the actual value, without its full stop."""
+        """Return a sentence about the allowed values and the actual one, without its full stop."""
         return f"{name} must be {self}, not {quoted(value)}"
 
 

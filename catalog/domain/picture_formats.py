@@ -42,7 +42,7 @@ def read_png(content: bytes) -> Size:
         if kind[:1].isupper() and kind not in PNG_CRITICAL:
             raise ValueError("it has an unknown chunk")
         if kind == b"fcTL":
-            # A frame of an animation must fit into the picture.
+            # An animation frame must fit into the picture.
             frame_width, frame_height, x, y = struct.unpack_from(">4I", data, 4)
             if x + frame_width > width or y + frame_height > height:
                 raise ValueError("a frame is larger than the picture")
@@ -83,7 +83,7 @@ JPEG_END = 0xD9
 # Segments with a length: Huffman and quantization tables, the restart interval, application data
 # and comments. Any other marker either has no length or changes the size of the picture.
 JPEG_SEGMENTS = {0xC4, 0xDA, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE} | JPEG_FRAMES
-# Any number of FF bytes may precede the code of a marker.
+# Any number of FF bytes may precede a marker's code.
 JPEG_MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)
 # Finds the end of a scan's data. In the data, 00 escapes FF, and restart markers may occur.
 JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
@@ -187,6 +187,6 @@ def _webp_image_size(content: bytes, kind: bytes, start: int) -> Size:
 
 
 def _webp_sides(content: bytes, place: int) -> Size:
-    """Return a width and a height; the file stores each as 24 bits, minus one."""
+    """Return a width and a height; the file stores each minus one, in 24 bits."""
     first, second = struct.unpack_from("<3s3s", content, place)
     return 1 + int.from_bytes(first, "little"), 1 + int.from_bytes(second, "little")

@@ -1,4 +1,4 @@
-"""Pictures of widgets: PNG, JPEG, WebP and AVIF files of limited size.
+"""Widget pictures: PNG, JPEG, WebP and AVIF files of limited size.
 
 describe_picture() checks every file before it becomes a picture, and again before it is sent. SVG
 is not allowed, because it can contain scripts.
@@ -27,7 +27,7 @@ NUMBERS = ("size", "width", "height")
 
 
 def describe_picture(content: bytes) -> dict[str, object]:
-    """Return the description of a picture as in the API, but without its URL.
+    """Describe a picture as the API does, but without its URL.
 
     Raise NotAllowedError unless the file is exactly one complete picture.
     """
@@ -54,7 +54,7 @@ def is_picture(content: bytes, described: Mapping[str, object]) -> bool:
 
 
 def check_picture(value: object) -> str:
-    """Return the description of a picture as JSON text; raise ValueError if it is invalid."""
+    """Return the description of a picture as JSON; raise ValueError if it is invalid."""
     try:
         if not isinstance(value, Mapping) or value.get("type") not in TYPES:
             raise ValueError
@@ -70,7 +70,7 @@ def check_picture(value: object) -> str:
 
 
 def _read_format(content: bytes) -> tuple[str, int, int]:
-    """Return the media type, the width and the height of a file."""
+    """Return the file's media type, width and height."""
     if content.startswith(PNG_SIGNATURE):
         return "image/png", *read_png(content)
     if content.startswith(b"\xff\xd8"):

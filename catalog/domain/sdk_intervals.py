@@ -1,4 +1,4 @@
-"""npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
+"""npm ranges as intervals of keys that sort like versions, so that SQLite can compare them.
 
 A range is parsed once, when it is written, and its intervals are stored, so a search only compares
 keys. A change to this code that alters the intervals of any range needs a new schema version, whose

@@ -1,7 +1,7 @@
 """Versions and npm ranges: validation, precedence, and which versions satisfy a range.
 
 The results are the same as with node-semver 7 and its default options, because the dashboards that
-use the API are written in JavaScript. The README of node-semver defines the grammar of ranges;
+use the API are written in JavaScript. node-semver's README defines the grammar of ranges;
 comments here say where node accepts more than that grammar.
 
 Every pattern takes linear time and a word becomes at most two comparators, so the length of a range

@@ -15,12 +15,12 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Return the UTC time in the form of JavaScript's toISOString."""
+    """Return the UTC time in the format of JavaScript's toISOString."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def now() -> str:
-    """Return the current time in the stored form."""
+    """Return the current time as a stored timestamp."""
     return format_timestamp(datetime.now(UTC))
 
 

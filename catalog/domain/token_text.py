@@ -1,6 +1,6 @@
 """The format of access tokens.
 
-A token consists of `wcat_` and letters and digits: an id of 8 characters, 43 characters that encode
+A token is `wcat_` followed by letters and digits: an id of 8 characters, 43 characters that encode
 256 random bits, and a checksum of 6 characters. The id is the key of the token's row. The checksum
 detects typing errors without the database, and lets secret scanners recognise tokens. The bits are
 random, so a plain SHA-256 of the token is as safe as a slow hash.

@@ -25,7 +25,7 @@ MAX_KEYS = 100
 # Only these claims may have a value with a final asterisk in a trust: names of branches, tags and
 # environments stay within a repository, but acme* would match the repository acme-evil/x.
 PATTERN_CLAIMS = ("ref", "ref_path", "environment")
-# The service itself checks these claims of every id token.
+# The service itself checks these claims in every id token.
 CHECKED_CLAIMS = ("aud", "exp", "iat", "iss", "jti", "nbf")
 # A trust without any of these claims applies to every project of its issuer.
 PROJECT_CLAIMS = {
@@ -41,7 +41,7 @@ class IdTokenError(Exception):
 
 
 class IssuerError(Exception):
-    """The keys of an issuer are not available; the message gives the reason in one sentence."""
+    """An issuer's keys are not available; the message gives the reason in one sentence."""
 
 
 class Trust(NamedTuple):

@@ -2,7 +2,7 @@
 
 An update is the newest available version that runs on the SDK and has a higher precedence than the
 installed one. Newest means published last, as everywhere in the API. A prerelease is an update only
-for a prerelease of the same three numbers. An installed version that is yanked or does not run on
+for a prerelease with the same three numbers. An installed version that is yanked or does not run on
 the SDK must be replaced: if it has no update, the version with the highest precedence below it is
 offered as a downgrade.
 """
@@ -82,7 +82,7 @@ def _advise_downgrade(
     if not below:
         other = f"no other version that could replace it runs on SDK {sdk}"
         return Advice(None, False, _sentence(problem, skipped, other))
-    # max() returns the first of equal versions, which is the newest.
+    # Of equal versions, max() returns the first, which is the newest.
     best = max(below, key=lambda release: release.precedence)
     found = f"{best.number} is the highest version below {installed.number} that runs"
     return Advice(best, True, _sentence(problem, skipped, f"{found} on SDK {sdk}"))

@@ -126,7 +126,7 @@ def check_number(value: object) -> int | str:
 
 
 def check_timestamp(value: object) -> str:
-    """An ISO 8601 time with an offset; returned in UTC, in the form of JavaScript's toISOString."""
+    """An ISO 8601 time with an offset; returned in UTC, in the format of toISOString."""
     try:
         if not isinstance(value, str) or not DATE_AND_TIME.search(value):
             raise ValueError
@@ -190,7 +190,7 @@ def check_https_url(value: object) -> str:
 
 
 def check_url_template(text: str) -> str:
-    """The URL of bundles, with placeholders for the scope, the name and the version."""
+    """A URL template for bundles, with placeholders for the scope, the name and the version."""
     # Replace the placeholders with text that a URL may contain.
     example = re.sub(r"\{(scope|name|version)\}", "x", text)
     if set("{}") & set(check_http_url(example)):
@@ -230,7 +230,7 @@ def check_grid_size(value: object) -> tuple[int, int]:
 
 
 def check_permissions(value: object) -> str:
-    """A short array of short strings; returned as JSON text."""
+    """A short array of short strings; returned as JSON."""
     try:
         if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
             return _permissions_json(tuple(value))
@@ -243,7 +243,7 @@ def check_permissions(value: object) -> str:
         ) from None
 
 
-# Most versions have one of a few lists of permissions, so the results are cached.
+# Most versions use one of a few permission lists, so the results are cached.
 @lru_cache(maxsize=256)
 def _permissions_json(values: tuple[object, ...]) -> str:
     return json.dumps([*map(_check_permission, values)], ensure_ascii=False)
@@ -257,7 +257,7 @@ def _check_permission(value: object) -> str:
 
 
 def check_keywords(value: object) -> str | None:
-    """A short array of keywords; returned as JSON text, or as None if it is empty.
+    """A short array of keywords; returned as JSON, or as None if it is empty.
 
     Spaces around keywords and duplicate keywords are removed.
     """

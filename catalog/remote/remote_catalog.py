@@ -115,7 +115,7 @@ class RemoteCatalog:
         return results
 
     def read_session(self) -> Json:
-        """Return the name, the permissions and the expiry of the token."""
+        """Return the token's name, permissions and expiry."""
         return self.service.request("GET", "/api/session", shapes.SESSION)
 
     def edit_widget(
@@ -155,7 +155,7 @@ class RemoteCatalog:
     def read_list(
         self, scope: str | None = None, sort: str = "name", limit: int | None = None
     ) -> tuple[list[Json], int]:
-        """Return the listed widgets of a scope or of all scopes, and how many there are.
+        """Return the listed widgets in a scope or in all scopes, and how many there are.
 
         The service sorts the widgets. With a limit, only the necessary pages are read.
         """
@@ -176,14 +176,14 @@ class RemoteCatalog:
         raise self._too_many("widgets", "--scope")
 
     def read_similar(self, scope: str) -> list[tuple[str, str, str, str]]:
-        """Return the most installed widgets of the scope, then of all, for rank_similar()."""
+        """Return the most installed widgets in the scope, then in all, for rank_similar()."""
         in_scope, _ = self.read_list(scope, sort="installs", limit=PAGE_SIZE)
         others, _ = self.read_list(sort="installs", limit=PAGE_SIZE)
         names = ((each["scope"], each["name"], each["displayName"]) for each in in_scope + others)
         return [(*each, fold(each[-1])) for each in names]
 
     def _too_many(self, items: str, option: str) -> ChangeError:
-        """Return the error for a list that does not end within MAX_PAGES."""
+        """Return the error for a list with more than MAX_PAGES pages."""
         return RemoteError(
             f"{self.service.url} has more than {MAX_PAGES} pages of {items}; use {option}."
         )

@@ -17,7 +17,7 @@ OPTIONAL_OBJECT = (dict, NoneType)
 
 
 class ShapeError(Exception):
-    """A response has an unexpected shape; the message ends a sentence about the response."""
+    """A response has an unexpected shape; the message completes a sentence about the response."""
 
 
 class Optional:
@@ -56,7 +56,7 @@ def _check_type(value: object, types: type | tuple[type, ...]) -> None:
         raise ShapeError("is not from a widget catalog")
 
 
-# The response to the exchange of an id token.
+# The response to an id token exchange.
 EXCHANGED = {"token": str, "expiresAt": str}
 SESSION = {
     "token": str,

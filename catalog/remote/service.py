@@ -1,4 +1,4 @@
-"""Requests to a service with a token, and messages that explain each failure to the user."""
+"""Authenticated requests to a service, and messages that explain each failure to the user."""
 
 import json
 import os

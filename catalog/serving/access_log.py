@@ -80,7 +80,7 @@ def date_and_time(second: int) -> str:
 
 
 def utc_time(now: float) -> str:
-    """Return the time in the format of the API."""
+    """Return the time in the API's format."""
     return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
 
 
@@ -119,7 +119,7 @@ class ErrorFormatter(logging.Formatter):
 def logging_to_standard_streams(
     level: str, log_format: str, requests_stream: TextIO
 ) -> Iterator[AccessLog]:
-    """Log requests to the stream, and the messages of all modules to standard error."""
+    """Log requests to the stream, and the messages from all modules to standard error."""
     requests, errors = LogWriter(requests_stream.fileno()), LogWriter(sys.stderr.fileno())
     min_level = logging.ERROR if level == "error" else logging.WARNING
     handler = logging.StreamHandler(errors)

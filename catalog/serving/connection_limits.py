@@ -37,7 +37,7 @@ class Group:
         return self.size - len(self.idle) - len(self.active)
 
     def place(self, connection: Connection) -> None:
-        """Move a connection to the end of the table of its phase."""
+        """Move a connection to the end of its phase's table."""
         self.idle.pop(connection, None)
         self.active.pop(connection, None)
         if connection.phase in IDLE_PHASES:
@@ -123,7 +123,7 @@ class UnsentBodies:
 
     def __init__(self) -> None:
         self._bodies: dict[Connection, list[bytes]] = {}
-        # How many connections are sending each body, by the id of the body.
+        # How many connections are sending each body, by the body's id.
         self._senders: Counter[int] = Counter()
         self._size = 0
 

@@ -53,7 +53,7 @@ RESET = struct.pack("ii", 1, 0)
 class Phase:
     """What a connection is doing; see the module docstring.
 
-    The phases are plain numbers: looking up a member of an Enum takes five times as long.
+    The phases are plain numbers: looking up an Enum member takes five times as long.
     """
 
     RECEIVING, HANDLING, SENDING, IDLE, DISCARDING, CLOSED = range(6)

@@ -56,7 +56,7 @@ class Pool:
         self.queue: FairQueue[Task] = FairQueue()
         self._changed = threading.Condition()
         for _ in range(threads):
-            # A daemon thread does not delay the end of the process.
+            # A daemon thread does not keep the process alive.
             threading.Thread(target=self._run, daemon=True).start()
 
     def add(self, task: Task) -> None:
@@ -90,7 +90,7 @@ class Pool:
 
 
 class Dispatcher:
-    """The threads of the service. The thread that creates the dispatcher is the I/O thread."""
+    """The service's threads. The thread that creates the dispatcher is the I/O thread."""
 
     def __init__(
         self, application: "WSGIApplication", database: Database, *, testing: bool = False
@@ -124,7 +124,7 @@ class Dispatcher:
             self._hand_over(task, None)
 
     def dispatch(self, task: Task) -> None:
-        """Handle the request on this thread, the I/O thread, or hand it over to another thread."""
+        """Handle the request on this thread (the I/O thread) or hand it over to another thread."""
         request, kind = task.request, task.request.kind
         if request.error:
             task.respond(task, error_response(request, request.error))
@@ -212,7 +212,7 @@ class Dispatcher:
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
 
     def _is_abandoned(self, task: Task) -> bool:
-        """Return whether the client of a read has disconnected; if so, close the connection."""
+        """Return whether a GET or HEAD client has disconnected; if so, close the connection."""
         is_abandoned = task.request.method in ("GET", "HEAD") and task.is_abandoned()
         if is_abandoned:
             self._hand_over(task, None)

@@ -23,7 +23,7 @@ from .listeners import Listener
 # The maximum duration of a turn before it looks for new events: a flood from one client delays
 # requests from other clients by up to this time.
 TURN_TIME = 0.001  # seconds
-# The time between two checks of the deadlines and of the database file.
+# The time between checks of the deadlines and the database file.
 CHECK_INTERVAL = 1  # seconds
 # The events that a connection waits for in each phase. HANDLING has no entry: the connection stays
 # registered until more input arrives, and that input has to wait.
@@ -63,7 +63,7 @@ class EventLoop:
             self.run_turn(CHECK_INTERVAL)
 
     def run_turn(self, timeout: float) -> None:
-        """Wait up to the timeout for an event; then send, read and accept as far as possible."""
+        """Wait up to the timeout for an event; then send, read and accept as much as possible."""
         context = self.context
         self._settle()
         self._register_listeners()
@@ -115,7 +115,7 @@ class EventLoop:
                     connection.socket.close()
 
     def _register(self, source: Connection | Listener, events: int) -> None:
-        """Wait for these events on a socket from the next turn on."""
+        """Starting with the next turn, wait for these events on a socket."""
         if events == source.registered_events:
             return
         if not source.registered_events:

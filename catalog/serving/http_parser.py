@@ -119,7 +119,7 @@ class HttpRequest:
         # RFC 9112, section 2.2, requires a server to ignore an empty line before a request line.
         while head.startswith(CRLF):
             del head[:2]
-        # Earlier data was searched already, but it may end with the first bytes of HEAD_END.
+        # Earlier data has already been searched, but it may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
         if size > MAX_HEAD or (end < 0 and size == MAX_HEAD):
@@ -138,7 +138,7 @@ class HttpRequest:
         return used
 
     def _parse_head(self, head: bytes) -> None:
-        """Parse a complete head without its last empty line."""
+        """Parse a complete head, from which the final empty line has been removed."""
         self.started_at = time.perf_counter()
         self.first_line, _, section = head.partition(CRLF)
         self.method, target, self.version = split_request_line(self.first_line)

@@ -94,7 +94,7 @@ def percent_encoded(target: bytes) -> str:
 
 
 def parse_fields(section: bytes) -> Fields:
-    """Return field values by their keys in a WSGI environment, repeated fields joined by commas.
+    """Return field values by WSGI environment key, with repeated fields joined by commas.
 
     A repeated Host, Content-Length or Transfer-Encoding is rejected where its value is read: a
     value with a comma and a space is not valid for any of them.

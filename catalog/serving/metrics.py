@@ -108,7 +108,7 @@ def route_names(app: Flask) -> dict[str, str]:
 
 
 class RequestCounts:
-    """Counts requests by route, method and status, their durations, and installs."""
+    """Counts installs, and requests by route, method and status; measures request durations."""
 
     def __init__(self, registry: CollectorRegistry, routes: dict[str, str]) -> None:
         self._routes = routes
@@ -257,7 +257,7 @@ class DatabaseCollector(Collector):
 
 
 def newest_backup(directory: str, suffix: str) -> float:
-    """Return the time of the newest dated file with this suffix, 0 if there is none."""
+    """Return the time of the newest dated file with this suffix; 0 if there is none."""
     # The directory may be unreadable, or the file may just have been removed.
     with suppress(OSError):
         newest = find_newest(Path(directory), suffix)

@@ -121,7 +121,7 @@ def serve(
 
 
 def raise_file_limit(connections: int) -> None:
-    """Raise the limit on open files to the number that this many connections can need."""
+    """Raise the limit on open files to the number that this many connections may need."""
     # Allow for MAX_ACCEPTS connections that are accepted before old ones are closed.
     needed = connections * FILES_PER_CLIENT + MAX_ACCEPTS + BASE_FILES
     try:

@@ -1,7 +1,7 @@
 """Large bodies: which requests may have one, and how long receiving it may take.
 
 Only two kinds of requests may have a body over CATALOG_MAX_BODY_BYTES: a change whose token has the
-permission for it, and the form of /updates, which needs no token. The token is checked when the
+permission for it, and the form on /updates, which needs no token. The token is checked when the
 head is complete, before any of the body is stored. The body is received into an unlinked temporary
 file on the bundles' disk: nothing remains if the connection is cut or the process is killed.
 """

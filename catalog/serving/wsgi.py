@@ -162,7 +162,7 @@ def error_response(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 
 def is_for_v1(line: str) -> bool:
-    """Return whether the target of a request line is a path of the public API."""
+    """Return whether the target of a request line is a path in the public API."""
     target = line.partition(" ")[2]
     if not target.startswith("/"):
         # If the target is an absolute URL, only its path matters.

@@ -1,4 +1,4 @@
-"""Files that backup and pack write, with the time of writing in their names."""
+"""Files that backup and pack write, with the current time in their names."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -112,7 +112,7 @@ class HttpClient:
         retries: Retries = NO_RETRIES,
         end: float | None = None,
     ) -> Response:
-        """Return the response, with any status, for a path of the service or for another URL.
+        """Return the response, with any status, for a path on the service or for another URL.
 
         If the status is 200, the sink receives the body, which is limited to max_bytes; after a
         retry the sink is called again. seconds replaces the client's time limit. No attempt lasts
@@ -208,7 +208,7 @@ def _read_pieces(
 
 @contextmanager
 def _transfer_errors(limit: float, deadline: float, expired: Event, problem: str) -> Iterator[None]:
-    """Convert every error on an open connection to a TransferError."""
+    """Raise a TransferError for every error on an open connection."""
     try:
         yield
     except (OSError, HTTPException, HTTPError) as error:

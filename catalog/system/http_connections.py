@@ -87,7 +87,7 @@ def limited_time(deadline: float, sock: socket.socket) -> Iterator[Event]:
     def shut_down() -> None:
         expired.set()
         with suppress(OSError):
-            # The shutdown() of a TLS socket would also change state that its thread is using.
+            # Calling shutdown() on a TLS socket would also change state that its thread is using.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = Timer(max(deadline - time.monotonic(), 0), shut_down)
@@ -231,7 +231,7 @@ def _is_public(address: str) -> bool:
 
 @contextmanager
 def _connection_errors(seconds: float) -> Iterator[None]:
-    """Convert every error that prevents a connection to a TransferError."""
+    """Raise a TransferError for every error that prevents a connection."""
     try:
         yield
     except TimeoutError as error:

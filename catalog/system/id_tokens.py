@@ -80,7 +80,7 @@ def _load_keys(keys: Sequence[Json], key_id: object, algorithm: str) -> Iterator
 
 
 def _format_time(seconds: Any) -> str:
-    """Format a time claim of an id token; quote the value if it is not a valid time."""
+    """Format a time claim from an id token; quote the value if it is not a valid time."""
     try:
         return format_timestamp(datetime.fromtimestamp(int(seconds), UTC))
     except (ArithmeticError, ValueError, OSError):

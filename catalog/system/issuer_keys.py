@@ -1,4 +1,4 @@
-"""A cache of the public keys that verify the id tokens of issuers."""
+"""A cache of issuers' public keys, which verify their id tokens."""
 
 import threading
 import time

@@ -14,7 +14,7 @@ LARGE_BLOCK = 1024 * 1024  # bytes
 def open_closed_outputs() -> None:
     """Discard output to streams that were closed when the process was started.
 
-    Otherwise the next file or socket would get the descriptor of the stream.
+    Otherwise the next file or socket would get the stream's descriptor.
     """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

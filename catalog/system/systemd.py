@@ -1,4 +1,4 @@
-"""The protocols of systemd: the listening sockets that it passes, and readiness notification.
+"""Support for systemd: the listening sockets that it passes, and readiness notification.
 
 systemd keeps its sockets open while the service restarts. Connections that arrive in the meantime
 wait in the listen queue for the next process, so a restart does not lose any. See sd_listen_fds(3)

@@ -1,1 +1,1 @@
-"""The internal API: requests with a token that change the catalog."""
+"""The internal API: requests that change the catalog and need a token."""

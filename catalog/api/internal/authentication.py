@@ -1,4 +1,4 @@
-"""The token of a request to an internal path, and the limit on failed attempts.
+"""Checks the token of each request to an internal path, and limits failed attempts.
 
 A valid token is always accepted, because checking a token takes only one hash and one lookup. Wrong
 tokens never lock out the holder of a valid one, even behind the same proxy. Only failures are
@@ -45,7 +45,7 @@ class FailedAttempts:
         self._window_end = 0.0
 
     def add(self, address: str) -> float:
-        """Count a failure; return the seconds until the limit ends, or 0 if it is not exceeded."""
+        """Count a failure; return the seconds until the limit resets, or 0 if below the limit."""
         now = self._clock()
         with self._lock:
             if now >= self._window_end:

@@ -139,7 +139,7 @@ class ReceivedFile:
         self._file.seek(position)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content of the file in pieces; it can be read only once."""
+        """Yield the file's content in pieces; the file can be read only once."""
         while piece := self._file.read(CHUNK):
             yield piece
 

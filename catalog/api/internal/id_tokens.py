@@ -44,7 +44,7 @@ def create_session() -> Response:
 
 
 def find_trust(id_token: IdToken) -> tuple[Trust, str]:
-    """Return the trust that a valid id token matches, and the expiry of the id token."""
+    """Return the trust that a valid id token matches, and the id token's expiry."""
     trusts = find_by_issuer(database().fetch, id_token.issuer)
     if not trusts:
         raise IdTokenError(

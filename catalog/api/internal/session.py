@@ -23,7 +23,7 @@ def show_session(token: Token) -> Response:
 @internal.get("/audit")
 @authorized
 def show_audit(token: Token) -> Response:
-    """Respond with the audit log of the widgets that the token may access, newest first."""
+    """Respond with the audit log for the widgets that the token may access, newest first."""
     # Do not block the I/O thread: a hundred entries can contain megabytes of text.
     if database().deadline.on_io_thread:
         raise WouldBlock

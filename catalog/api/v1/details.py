@@ -42,7 +42,7 @@ def detail(scope: str, name: str) -> Response:
 
 def requested_candidates() -> Candidates:
     """Return the candidates that the query string describes; raise ParameterError if invalid."""
-    # Do not parse an empty query string: parsing takes time, and most requests have none.
+    # Do not parse an empty query string: parsing takes time, and most query strings are empty.
     return parse_candidates(request.args.to_dict()) if request.query_string else AVAILABLE
 
 

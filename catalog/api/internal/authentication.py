@@ -45,7 +45,7 @@ class FailedAttempts:
         self._window_end = 0.0
 
     def add(self, address: str) -> float:
-        """Count a failure; return the seconds until the limit resets, or 0 if below the limit."""
+        """Count a failure; return the seconds until the limit resets, or 0 within the limit."""
         now = self._clock()
         with self._lock:
             if now >= self._window_end:

@@ -1,1 +1,1 @@
-"""File formats for the exchange of catalogs: JSON Lines and packs."""
+"""File formats for exchanging catalogs: JSON Lines and packs."""

@@ -1,4 +1,4 @@
-"""Validates all documents of catalog files before any document is used."""
+"""Validates all documents in catalog files before any of them is used."""
 
 import marshal
 from collections.abc import Callable, Iterator, Sequence
@@ -7,13 +7,13 @@ from typing import BinaryIO
 from ..domain.documents import Document, DocumentError
 from .jsonl import CatalogReader
 
-# The number of documents that one transaction writes, in about 0.1 seconds.
+# The number of documents that one transaction writes, which takes about 0.1 seconds.
 BATCH_SIZE = 200
 MAX_BATCH_BYTES = 1024 * 1024
 
 
 class CheckedFiles:
-    """The valid documents, in a temporary file: a large catalog does not fit into memory.
+    """Valid documents in a temporary file, since a large catalog does not fit into memory.
 
     Validating documents takes six times as long as reading them back.
     """
@@ -22,14 +22,14 @@ class CheckedFiles:
         self._file = file
         # The size of each batch in bytes.
         self._sizes: list[int] = []
-        # The scope/name of each widget.
+        # Each widget as scope/name.
         self.paths: set[str] = set()
         self.versions = 0
 
     def add(self, batch: Sequence[Document]) -> None:
         """Append a batch to the file."""
-        # marshal takes half the time of pickle. marshal.load() would call a method of the file for
-        # each value, so batches() reads a batch at once.
+        # marshal takes half as long as pickle. marshal.load() would call a method of the file for
+        # each value, so batches() reads each batch as a whole.
         self._sizes.append(self._file.write(marshal.dumps([tuple(each) for each in batch])))
         self.paths.update(document.path for document in batch)
         self.versions += sum(len(document.versions) for document in batch)
@@ -50,7 +50,7 @@ def check_files(
 ) -> CheckedFiles:
     """Write the documents to a temporary file; raise CatalogFileError if anything is invalid.
 
-    on_batch gets each valid batch, and the number of bytes read so far.
+    on_batch() is called with each valid batch and the number of bytes read so far.
     """
     reader, checked = CatalogReader(files, check), CheckedFiles(temporary_file)
     try:

@@ -1,4 +1,4 @@
-"""Imports packs into an existing catalog: their catalog files, and their bundles."""
+"""Imports packs into an existing catalog: their catalog files and their bundles."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,7 +9,7 @@ from ..store.bundles.bundles import Bundles
 from .pack_reader import PackError, PackReader
 from .packs import CATALOG, FILES, SUMS, add_bundle, read_sums, verified
 
-# An archive begins with the name of its first member. No line of JSON begins like this.
+# An archive begins with the name of its first member. No line of JSON begins in this way.
 PACK_START = SUMS.encode() + b"\0"
 
 
@@ -30,8 +30,8 @@ def catalog_files(
 ) -> Iterator[list[BinaryIO]]:
     """Yield the files, with each pack replaced by its catalog file.
 
-    The bundles of packs are added to incoming. Raise PackError if a pack is damaged. on_progress
-    gets the number of bundles read, and the total number in the pack.
+    The packs' bundles are added to incoming. Raise PackError if a pack is damaged. on_progress() is
+    called with the number of bundles read and the total number in the pack.
     """
     with ExitStack() as stack:
         read = partial(_read_pack, stack, incoming, on_progress)
@@ -44,7 +44,7 @@ def _read_pack(
     on_progress: Callable[[int, int], None],
     file: BinaryIO,
 ) -> BinaryIO:
-    """Return the catalog file of a pack, which stays open until the stack is closed."""
+    """Return a pack's catalog file, which stays open until the stack is closed."""
     name = getattr(file, "name", "<stdin>")
     try:
         reader = PackReader(file)
@@ -58,6 +58,6 @@ def _read_pack(
     except PackError as error:
         raise PackError(f"{name}: {error}") from error
     catalog = members[CATALOG]
-    # Messages about a line of the file contain this name.
+    # Messages about a line in the file contain this name.
     catalog.raw.name = f"{name}: {CATALOG}"  # type: ignore[attr-defined]
     return catalog

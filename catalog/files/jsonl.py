@@ -10,7 +10,7 @@ from ..domain.messages import quoted
 from ..system.data_files import find_data_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# The limit is twice what widget-catalog mirror accepts for a widget.
+# This is twice the size that widget-catalog mirror accepts for a widget.
 MAX_LINE_BYTES = 64 * 1024 * 1024
 # A batch ends when its lines reach this many bytes: parsed, they take several times as much memory.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -25,14 +25,14 @@ class CatalogFileError(ValueError):
 
 
 class CatalogReader:
-    """Reads the documents of catalog files in batches, so that a large catalog fits into memory."""
+    """Reads documents from catalog files in batches: a large catalog does not fit into memory."""
 
     def __init__(
         self, files: Iterable[BinaryIO], check: Callable[[object], Document] = check_document
     ) -> None:
         self._check = check
         self._lines = self._read_lines(files)
-        # The file and line of each widget.
+        # The file and line where each widget was found.
         self.places: dict[str, tuple[str, int]] = {}
         self.bytes_read = 0
         self._problems: list[str] = []
@@ -53,7 +53,7 @@ class CatalogReader:
             yield batch
 
     def all_problems(self) -> CatalogFileError:
-        """Read the rest of the files after an error, and return the problems up to MAX_PROBLEMS."""
+        """Read the rest of the files after an error, and return up to MAX_PROBLEMS problems."""
         for name, number, line in self._lines:
             if len(self._problems) >= MAX_PROBLEMS:
                 break
@@ -72,7 +72,7 @@ class CatalogReader:
             lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
             for number, line in enumerate(lines, start=1):
                 self.bytes_read += len(line)
-                # If files were concatenated, a byte order mark can also be in the middle.
+                # If files were concatenated, a byte order mark can also occur in the middle.
                 content = line.removeprefix(BYTE_ORDER_MARK)
                 if content.strip():
                     yield name, number, content
@@ -101,7 +101,7 @@ class CatalogReader:
 
 
 def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
-    """Return all documents of small files; raise CatalogFileError if any of them is invalid."""
+    """Return all documents in small files; raise CatalogFileError if any of them is invalid."""
     reader = CatalogReader(files)
     try:
         return [document for batch in reader.batches(1000) for document in batch]
@@ -110,7 +110,7 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
 
 
 def read_demo() -> list[Document]:
-    """Return the documents of the demo catalog."""
+    """Return the demo catalog's documents."""
     with find_data_file("seed/demo.jsonl").open("rb") as file:
         return read_catalog([file])
 
@@ -122,13 +122,13 @@ def total_size(files: Sequence[BinaryIO]) -> int:
         try:
             sizes.append(os.fstat(file.fileno()).st_size)
         except OSError:
-            # A file in memory, which tests use, has no descriptor.
+            # An in-memory file, such as tests use, has no descriptor.
             continue
     return sum(sizes)
 
 
 def _name_suffix(value: Any) -> str:
-    """Return the name of the widget for a message, if the value has one."""
+    """Return the widget name in the value for use in a message; "" if there is none."""
     try:
         widget = value["widget"]
         return f", {quoted(widget['scope'] + '/' + widget['name'])[1:-1]}"

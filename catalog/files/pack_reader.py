@@ -1,4 +1,4 @@
-"""A strict reader of tar archives, for packs.
+"""A strict tar reader, for packs.
 
 A pack contains only regular files with short names, so a header of any other kind is rejected
 before any of its data is read. The tarfile module would read extended headers of any size into
@@ -13,17 +13,17 @@ from ..domain.messages import quoted
 
 BLOCK_SIZE = 512
 CHUNK_SIZE = 1024 * 1024
-# Tar programs pad the last record of an archive with zeros. A record usually has 20 blocks.
+# Tar programs pad the last record of an archive with zeros. A record usually contains 20 blocks.
 MAX_END_BYTES = 1024 * 1024
 REGULAR_FILE = b"0"
-# The magic numbers of POSIX and of GNU tar, whose headers for regular files with short names have
-# the same fields.
+# The magic numbers of POSIX tar and GNU tar. Both use the same header fields for regular files with
+# short names.
 MAGIC = (b"ustar\x0000", b"ustar  \0")
 OCTAL = re.compile(rb"([0-7]{1,11})[ \0]{1,11}")
 
 
 class PackError(Exception):
-    """The pack cannot be written or read; the message gives the reason in one sentence."""
+    """A pack cannot be written or read; the message gives the reason in one sentence."""
 
 
 class Header(NamedTuple):
@@ -96,7 +96,7 @@ def _parse_header(block: bytes, place: int) -> Header:
     name = block[:100].rstrip(b"\0").decode("utf-8", "backslashreplace")
     size = _parse_octal(block[124:136])
     kind, magic, prefix = block[156:157], block[257:265], block[345:]
-    # The prefix is used only for names of over 100 characters.
+    # The prefix is used only for names longer than 100 characters.
     if kind != REGULAR_FILE or magic not in MAGIC or prefix.strip(b"\0") or size is None:
         raise PackError(
             f"The pack contains {quoted(name.removesuffix('/'))}, which is not a regular file."

@@ -30,7 +30,7 @@ SUMS = "SHA256SUMS"
 FILES = CATALOG, MIRRORED, DELETED = "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
 BUNDLES = "bundles/"
 SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ([a-z]+\.jsonl|{BUNDLES}[0-9a-f]{{64}})\n")
-# This size is enough for the hashes of nearly a million bundles.
+# This is enough for the hashes of nearly a million bundles.
 MAX_SUMS_BYTES = 128 * 1024 * 1024
 
 
@@ -43,8 +43,8 @@ def pack(
 ) -> None:
     """Write the catalog and its stored bundles.
 
-    on_progress gets the number of bundles written and their total. The bundles are not locked:
-    raise PackError if a version is deleted in the meantime and gc removes its bundle.
+    on_progress() is called with the number of bundles written and the total. The bundles are not
+    locked: raise PackError if a version is deleted in the meantime and gc removes its bundle.
     """
     pictures = {picture["sha256Hash"] for _, picture in named_pictures(connection, paths)}
     hashes = sorted({*stored_hashes(connection, paths), *filter(bundles.has, pictures)})
@@ -73,7 +73,7 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             except OSError as error:
-                # An OSError without the path of the bundle comes from writing the pack.
+                # An OSError that does not name the bundle's path comes from writing the pack.
                 path = bundles.path(sha256)
                 if error.filename != str(path):
                     raise
@@ -88,7 +88,7 @@ def _format_sums(sums: dict[str, str]) -> str:
 
 @contextmanager
 def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
-    """Yield the chunks as a temporary file: an archive needs the size of a member in advance."""
+    """Yield the chunks as a temporary file: tar needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
         try:
             file.writelines(chunks)
@@ -96,7 +96,7 @@ def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
         except OSError as error:
             error.filename = tempfile.gettempdir()
             raise
-        # Messages about a line contain this name.
+        # Messages about a line in the file contain this name.
         file.raw.name = name  # type: ignore[attr-defined]
         yield file
 
@@ -108,7 +108,7 @@ def _digest(file: io.BufferedRandom) -> str:
 
 
 def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
-    # The header has no owner and no time, so that the same catalog gives the same bytes.
+    # The header has no owner and no time, so that the same catalog always gives the same bytes.
     member = tarfile.TarInfo(name)
     member.size = file.seek(0, io.SEEK_END)
     file.seek(0)
@@ -135,17 +135,17 @@ def verified(reader: PackReader, name: str, sums: dict[str, str]) -> Iterator[Bi
 
 
 def read_sums(reader: PackReader) -> dict[str, str]:
-    """Return the hash of each member by its name, in the order of the members."""
+    """Return the hash of each member by name, in the order of the members."""
     text = _read_text(reader.open(SUMS))
     sums = {name: sha256 for sha256, name in SUMS_LINE.findall(text)}
     names = [*FILES, *(BUNDLES + sha256 for sha256 in [*sums.values()][len(FILES) :])]
     if text != _format_sums(sums) or [*sums] != names:
-        raise PackError(f"{SUMS} in the pack does not have the format that this release writes.")
+        raise PackError(f"{SUMS} in the pack is not in the format that this release writes.")
     return sums
 
 
 def _read_text(chunks: Iterable[bytes]) -> str:
-    """Return the text; stop reading once it exceeds the maximum size of SHA256SUMS."""
+    """Read and decode SHA256SUMS; stop reading once it exceeds its maximum size."""
     content = bytearray()
     for chunk in chunks:
         content += chunk

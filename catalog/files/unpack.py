@@ -44,7 +44,7 @@ from .packs import (
     verified,
 )
 
-# The number of widgets that are in memory at the same time.
+# The maximum number of widgets in memory at the same time.
 BATCH_SIZE = 1000
 OnProgress = Callable[[int, int], None]
 PutLines = Callable[[Transaction, Iterable[Values]], None]
@@ -55,7 +55,7 @@ def _optional(check: Callable[[object], Any]) -> Callable[[object], Any]:
 
 
 NAMES = {"scope": check_identifier, "name": check_identifier}
-# For each file, the function that writes its lines, and a check for each field of a line.
+# For each file, the function that writes its lines, and a check for each field in a line.
 LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
     MIRRORED: (
         put_mirrored_lines,
@@ -74,10 +74,10 @@ LINES: dict[str, tuple[PutLines, Mapping[str, Callable[[object], Any]]]] = {
 class Differences(NamedTuple):
     """The differences between a catalog and the pack that is to replace it."""
 
-    # The widgets that the pack lacks, and the versions of other widgets that it lacks.
+    # Widgets that are not in the pack, and versions of other widgets that are not in the pack.
     widgets: list[str]
     versions: list[str]
-    # The time of the last added version or widget: in this catalog, and in the pack.
+    # When the newest version or widget was added: in this catalog, and in the pack.
     newest: str
     newest_packed: str
 
@@ -101,9 +101,9 @@ def unpack_catalog(
 ) -> UnpackResult:
     """Replace the catalog with the pack in one step; if the pack is invalid, change nothing.
 
-    The tokens, the audit log and the hashes of deleted versions of the old catalog are kept, and so
-    are install counts that are higher than in the pack. on_progress gets the number of bundles read
-    and their total. confirm() is called before an existing catalog is replaced; it may raise.
+    The old catalog's tokens, audit log and hashes of deleted versions are kept, and so are install
+    counts that are higher than in the pack. on_progress() is called with the number of bundles read
+    and the total. confirm() is called before an existing catalog is replaced; it may raise.
     """
     with ExitStack() as stack:
         reader = PackReader(file)
@@ -137,7 +137,7 @@ def unpack_catalog(
 def unpack_bundles(
     file: BinaryIO, database: Database, bundles: Bundles, on_progress: OnProgress
 ) -> tuple[int, int]:
-    """Store the bundles of the pack that the catalog names, and change nothing else.
+    """Store those bundles in the pack that the catalog names, and change nothing else.
 
     Return how many bundles were stored, and how many other bundles the pack contains.
     """
@@ -176,7 +176,7 @@ def _compress(hashes: Iterable[str], bundles: Bundles) -> None:
 
 
 def _compare(database: Database, packed: sqlite3.Connection) -> Differences:
-    """Compare the catalog with the packed one; a damaged catalog counts as empty."""
+    """Compare the catalog with the one in the pack; a damaged catalog counts as empty."""
     widgets: list[str] = []
     versions: list[str] = []
     newest = ""
@@ -203,7 +203,7 @@ def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles
 
 
 def _check_pictures(pictures: Iterable[tuple[str, Json]], bundles: Bundles) -> None:
-    """Raise PackError if a file of the pack is not the picture that the catalog describes."""
+    """Raise PackError if a file in the pack is not the picture that the catalog describes."""
     for path, picture in pictures:
         sha256 = picture["sha256Hash"]
         if bundles.has(sha256) and not bundles.has_picture(picture):

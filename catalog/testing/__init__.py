@@ -1,1 +1,1 @@
-"""serve --testing: a temporary catalog that the tests of other projects control with requests."""
+"""serve --testing: a temporary catalog that other projects' tests control with requests."""

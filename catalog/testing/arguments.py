@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-# The words for the types of arguments in messages.
+# What messages call each type of argument.
 KINDS: Mapping[Any, str] = {
     str: "a string",
     int: "a whole number",
@@ -26,18 +26,18 @@ KINDS: Mapping[Any, str] = {
 def find_rejection(environ: "WSGIEnvironment") -> tuple[int, str] | None:
     """Return an error status and the reason if a web page could have sent this control request.
 
-    A page of any site can send simple requests to a loopback port, and the host name of a site may
+    A page on any site can send simple requests to a loopback port, and a site's host name may
     resolve to the loopback address (DNS rebinding).
     """
     if environ["REQUEST_METHOD"] != "POST":
         return 405, "A control request must be a POST."
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
-        return 415, "A control request must have the Content-Type application/json."
+        return 415, "A control request must have Content-Type: application/json."
     host = environ.get("HTTP_HOST", "")
     if host.rpartition(":")[0] not in LOOPBACK_NAMES and host not in LOOPBACK_NAMES:
         return 403, f"The Host of a control request must be {' or '.join(LOOPBACK_NAMES)}."
     if environ.get("HTTP_ORIGIN", f"http://{host}") != f"http://{host}":
-        return 403, "Pages of another origin cannot send control requests."
+        return 403, "Pages from another origin cannot send control requests."
     return None
 
 
@@ -65,7 +65,7 @@ def parse_arguments(action: Callable[..., object], body: bytes) -> Json:
 
 
 def check_type(name: str, value: object, allowed: Any) -> None:
-    """Raise ValueError if the value of a key has the wrong type."""
+    """Raise ValueError if the value is not of an allowed type."""
     union = get_args(allowed) if isinstance(allowed, UnionType) else (allowed,)
     kinds = [get_origin(each) or each for each in union]
     if type(value) not in kinds and not (type(value) is int and float in kinds):

@@ -1,4 +1,4 @@
-"""The actions of a test on the catalog: POST /_testing/NAME with the arguments as a JSON object."""
+"""What a test can do with its catalog: POST /_testing/NAME with the arguments as a JSON object."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ SQLITE_HEADER = b"SQLite format 3\0"
 
 
 class Control:
-    """The catalog of a test; each public method is an action with arguments in JSON."""
+    """A test's catalog; each public method is an action that takes its arguments from JSON."""
 
     def __init__(self, app: Flask, start: str) -> None:
         """Create the catalog in its start state, "empty" or "demo"."""
@@ -54,8 +54,8 @@ class Control:
     ) -> None:
         """Replace the catalog with its start state, or with the given content.
 
-        SQLite overwrites the pages of the database in one transaction, so that the running service
-        sees either the old catalog or the new one.
+        SQLite overwrites the database's pages in one transaction, so that the running service sees
+        either the old catalog or the new one.
         """
         if documents is not None:
             lines = io.BytesIO("\n".join(map(json.dumps, documents)).encode())
@@ -72,7 +72,7 @@ class Control:
         self._app.extensions["failed_attempts"] = FailedAttempts()
 
     def _find(self, start: str) -> Connection:
-        """Return the empty or the demo catalog; each is created only once."""
+        """Return the empty catalog or the demo catalog; each is created only once."""
         if start not in ("empty", "demo"):
             raise ValueError(f"start must be 'empty' or 'demo', not {quoted(start)}.")
         path = self._database.path.with_name(f"{start}.db")
@@ -87,7 +87,7 @@ class Control:
         return self._sources[start]
 
     def _read_file(self, path: Path) -> tuple[Connection, list[Document]]:
-        """Return a copy of the SQLite file; for JSON Lines, an empty catalog and the documents."""
+        """Return a copy of an SQLite file; for JSON Lines, an empty catalog and the documents."""
         with path.open("rb") as file:
             if not file.peek(len(SQLITE_HEADER)).startswith(SQLITE_HEADER):
                 return self._find("empty"), read_catalog([file])
@@ -98,7 +98,7 @@ class Control:
         return connect(copy, "mode=ro"), []
 
     def _copy_bundles(self, directory: Path) -> None:
-        """Add the bundles of the directory; bundles of the last test stay, but are unused."""
+        """Add the bundles in the directory; bundles from the previous test stay but are unused."""
         self._bundles.create()
         saved = Bundles(directory)
         for sha256 in saved.hashes():
@@ -149,7 +149,7 @@ class Control:
         pictureBase64: str | None = None,  # noqa: N803
         **fields: Any,
     ) -> None:
-        """Set the about of a widget, such as its readme, links and picture."""
+        """Set a widget's descriptive fields, such as its readme, links and picture."""
         widget, changes = read_name(parse_widget, target), check_description(fields)
         picture = decode_base64("pictureBase64", pictureBase64) if pictureBase64 else None
         if pictureBase64 == "":
@@ -167,7 +167,7 @@ class Control:
         self._moderate(moderation.set_yanked, target, False, "")
 
     def deprecate(self, target: str, message: str) -> None:
-        """Set the deprecation warning of versions."""
+        """Set a deprecation warning on versions."""
         self._moderate(moderation.set_deprecation, target, message)
 
     def _moderate(self, change: Callable[..., object], target: str, *state: object) -> None:
@@ -188,18 +188,18 @@ class Control:
 
     def delete(self, target: str) -> None:
         """Delete a widget or a version."""
-        # The name of a widget may also contain an @.
+        # A widget's name may also contain an @.
         parse = parse_version if is_version(target.rpartition("@")[2]) else parse_widget
         moderation.delete(self._database, local_actor(), read_name(parse, target))
 
     def installs(self, target: str) -> Json:
-        """Return the install count of a widget."""
+        """Return a widget's install count."""
         row = get_widget(self._database.fetch, read_name(parse_widget, target))
         return {"installs": row["download_count"] or 0}
 
 
 def decode_base64(name: str, text: str) -> bytes:
-    """Return the bytes of an argument; raise ValueError if the text is not base64."""
+    """Decode an argument from base64; raise ValueError if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -207,7 +207,7 @@ def decode_base64(name: str, text: str) -> bytes:
 
 
 def read_name(parse: Callable[[str], WidgetName], text: str) -> WidgetName:
-    """Return the widget or version that the text names; raise ValueError if it is invalid."""
+    """Parse the name of a widget or version; raise ValueError if it is invalid."""
     try:
         return parse(text)
     except NotAllowedError as error:

@@ -1,4 +1,4 @@
-"""Versions that a test publishes: fields that the test does not set get valid values."""
+"""The versions that a test publishes: fields that the test omits default to valid values."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from ..store.write.stored_bundles import bundle_path
 
 SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
-# The fields that the action describe can set, except the picture.
+# The fields that the describe action can set, except the picture.
 DESCRIPTION_KEYS = {"displayName", "description", "icon", *ABOUT_KEYS} - {"picture"}
 DESCRIPTION_CHECKS = {
     field.key: field.check
@@ -29,7 +29,7 @@ FIRST_PUBLISHED = "2025-01-01T00:00:00.000Z"
 
 
 def next_timestamp(last: str | None) -> str:
-    """Return a time after the last one, independent of the clock, so that runs are reproducible."""
+    """Return a time after the last one; ignore the clock, so that test runs are reproducible."""
     if last is None:
         return FIRST_PUBLISHED
     return format_timestamp(datetime.fromisoformat(last) + timedelta(seconds=1))
@@ -58,7 +58,7 @@ def build_publication(
     published_at: str,
     fields: Json,
 ) -> Json:
-    """Return the widget document of one version; the given fields override the defaults.
+    """Return a widget document with one version; the given fields override the defaults.
 
     A stored widget keeps its properties. Raise DocumentError if a field cannot be set.
     """

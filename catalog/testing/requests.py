@@ -54,7 +54,7 @@ class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
         self._length = len(body)
 
     def prepare(self, size: int | None = None) -> int:
-        """Return the length of the whole body, although the file contains only half of it."""
+        """Return the length of the whole body, even though the file contains only half of it."""
         self.remain = self._length
         return self._length
 
@@ -76,7 +76,7 @@ def fault_action(effect: str) -> Callable[..., None]:
 
 
 class ControlRequests:
-    """Handles control requests, and records, delays and disturbs the requests of a test.
+    """Handles control requests; records and delays a test's requests, and makes them fail.
 
     Each public method is an action; its arguments come from the JSON body.
     """
@@ -90,7 +90,7 @@ class ControlRequests:
         self._begin_test()
 
     def _begin_test(self) -> None:
-        # Disconnect the delayed requests of the previous test.
+        # Disconnect the previous test's delayed requests.
         self._test_ended.set()
         self._test_ended = Event()
         self._received: list[Json] = []
@@ -199,7 +199,7 @@ class ControlRequests:
         self._delays[check_path(path)] = seconds
 
     def requests(self) -> Json:
-        """Return the requests in the order of their responses, and the paths of waiting ones."""
+        """Return the requests in the order of their responses, and the paths still waiting."""
         return {"requests": self._received, "waiting": self._waiting}
 
     def clear(self) -> None:
@@ -217,14 +217,14 @@ class ControlRequests:
         waiting = self._waiting
         waiting.append(path)
         if self._test_ended.wait(seconds):
-            # The request must not change the catalog of the next test.
+            # The request must not change the next test's catalog.
             raise ClientDisconnected
         waiting.remove(path)
-        # The delay has used up the time of the request, so the deadline is lifted.
+        # The delay has used up the request's time, so the deadline is lifted.
         self._database.deadline.set(math.inf)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
-        """Return the first fault for this request, and count it down; None if there is none."""
+        """Return the first fault that matches this request and count it down; None if none does."""
         if self._faults and self._database.deadline.on_io_thread:
             # A request that takes too long on the I/O thread runs again, and would be counted
             # twice.
@@ -248,8 +248,9 @@ class ControlRequests:
             return start_response(status, *arguments)  # type: ignore[arg-type]
 
         body = self._application(environ, start)
-        # Record the request before the client can get the response and ask for the record. A read
-        # that exceeds its deadline raises an error above and runs again, so it is recorded once.
+        # Record the request before the client can receive the response and ask for the records. A
+        # read that exceeds its deadline raises an error above and runs again, so it is recorded
+        # only once.
         self._record(environ, path, int(lines[-1][:3]))
         return body
 
@@ -264,7 +265,7 @@ class ControlRequests:
 
 
 def check_path(path: str | None) -> str | None:
-    """Return the path; raise ValueError if no request can have it."""
+    """Return the path; raise ValueError if no request can have this path."""
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path must begin with /, unlike {quoted(path)}.")
     if path and "?" in path:
@@ -273,7 +274,7 @@ def check_path(path: str | None) -> str | None:
 
 
 def json_response(status: int, result: Json) -> Response:
-    """Return a response with a JSON object."""
+    """Return a response whose body is a JSON object."""
     headers = {"X-Content-Type-Options": "nosniff"}
     return Response(f"{json.dumps(result)}\n", status, headers, mimetype="application/json")
 

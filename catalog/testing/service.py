@@ -1,4 +1,4 @@
-"""serve --testing: prepares its catalog, and ends with the process that started it."""
+"""serve --testing: prepares the catalog, and ends the service with the process that started it."""
 
 import logging
 import os

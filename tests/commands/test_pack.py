@@ -623,11 +623,11 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
     ),
     "other bundle with its hash": (
         replacing(BUNDLE, b"export default 'evil'\n", update_sums=True),
-        "SHA256SUMS in the pack does not have the format that this release writes.",
+        "SHA256SUMS in the pack is not in the format that this release writes.",
     ),
     "path with ..": (
         renaming(BUNDLE, "../../evil", update_sums=True),
-        "SHA256SUMS in the pack does not ",
+        "SHA256SUMS in the pack is not ",
     ),
     "absolute path": (renaming(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
     "bad document": (

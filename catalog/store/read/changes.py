@@ -98,14 +98,8 @@ def find_changes(
     return revision, {"changes": changes, "next": following, "more": end < last_sequence}
 
 
-REVALIDATE_CHANGES = """
-SELECT 1 FROM revision
-WHERE history = :history AND coalesce(:downloads, downloads) = downloads
-  AND (SELECT coalesce(max(sequence), 0) FROM change) = :last_sequence
-"""
-
-
 def revalidate_changes(connection: Connection, revision: ChangesRevision) -> ChangesRevision | None:
     """Return the revision if the page is still the same, else None."""
-    row = fetch_one(connection, REVALIDATE_CHANGES, revision._asdict())
-    return revision if row else None
+    history, downloads, last_sequence = fetch_one(connection, CHANGES_REVISION)
+    is_same = (history, last_sequence) == revision[:2] and revision.downloads in (None, downloads)
+    return revision if is_same else None

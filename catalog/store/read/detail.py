@@ -3,6 +3,7 @@
 import sqlite3
 from typing import NamedTuple
 
+from ..connection.revision import read_revision
 from ..connection.sqlite import fetch_one
 from . import json_sql
 from .candidates import AVAILABLE, Candidates
@@ -98,10 +99,6 @@ def find_version(
     return tuple(row) if row else None
 
 
-REVALIDATE_CONTENT = "SELECT 1 FROM revision WHERE content = :content"
-
-
 def revalidate_content(connection: sqlite3.Connection, content: int) -> int | None:
     """Return the content revision if it is still current, else None."""
-    row = fetch_one(connection, REVALIDATE_CONTENT, {"content": content})
-    return content if row else None
+    return content if read_revision(connection).content == content else None

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from ..store.bundles.bundles import BundleError, Bundles
 from ..store.read.export import catalog_lines
-from ..store.read.pack_lines import deleted_lines, mirrored_lines
+from ..store.read.pack_lines import READ_DELETED, READ_MIRRORED, read_lines
 from ..store.read.stored_bundles import named_pictures, stored_hashes
 from ..system.paths import path_text
 from .pack_reader import PackError, PackReader
@@ -50,8 +50,8 @@ def pack(
     hashes = sorted({*stored_hashes(connection, paths), *filter(bundles.has, pictures)})
     lines = {
         CATALOG: catalog_lines(connection, paths),
-        MIRRORED: mirrored_lines(connection, paths),
-        DELETED: deleted_lines(connection, paths),
+        MIRRORED: read_lines(connection, READ_MIRRORED, paths),
+        DELETED: read_lines(connection, READ_DELETED, paths),
     }
     with ExitStack() as stack:
         files = {

@@ -17,14 +17,9 @@ FROM deleted_version WHERE {IS_SELECTED} ORDER BY scope, name, version, sha256_h
 """
 
 
-def mirrored_lines(connection: sqlite3.Connection, paths: str | None) -> list[str]:
-    """Return the lines of mirrored.jsonl; for paths, see IS_SELECTED."""
-    return [f"{line}\n" for (line,) in fetch_all(connection, READ_MIRRORED, {"paths": paths})]
-
-
-def deleted_lines(connection: sqlite3.Connection, paths: str | None) -> list[str]:
-    """Return the lines of deleted.jsonl."""
-    return [f"{line}\n" for (line,) in fetch_all(connection, READ_DELETED, {"paths": paths})]
+def read_lines(connection: sqlite3.Connection, statement: str, paths: str | None) -> list[str]:
+    """Return the lines of a file that one of these statements reads; for paths, see IS_SELECTED."""
+    return [f"{line}\n" for (line,) in fetch_all(connection, statement, {"paths": paths})]
 
 
 ALL_VERSIONS = """

@@ -48,16 +48,15 @@ COUNT_SCOPES = "SELECT count(DISTINCT scope) FROM listing"
 def find_facets(connection: Connection, query: SearchQuery) -> Facets:
     """Return the facets for a search."""
     key = Facets, total_key(query)
-    content = read_revision(connection).content
-    counted_at, facets = connection.counts.get(key, (None, None))
-    if facets is None or counted_at != content:
-        with snapshot(connection):
-            counted_at = read_revision(connection).content
+    with snapshot(connection):
+        content = read_revision(connection).content
+        counted_at, facets = connection.counts.get(key, (None, None))
+        if facets is None or counted_at != content:
             facets = _count_facets(connection, query)
-        remember_count(connection, key, counted_at, facets)
-        if query.reads_versions:
-            # The search for the page runs next, and uses this count instead of counting again.
-            remember_count(connection, total_key(query), counted_at, facets.total)
+            remember_count(connection, key, content, facets)
+            if query.reads_versions:
+                # The search for the page runs next, and uses this count instead of counting again.
+                remember_count(connection, total_key(query), content, facets.total)
     return facets
 
 

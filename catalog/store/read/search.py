@@ -146,12 +146,9 @@ RenderPicture = Callable[[str, str, Json], Json | None]
 
 
 def find_widgets(
-    connection: Connection, query: SearchQuery, render_picture: RenderPicture | None = None
+    connection: Connection, query: SearchQuery, render_picture: RenderPicture
 ) -> tuple[PageRevision, bytes]:
-    """Return the response with one page of results as JSON, and the revision that it shows.
-
-    A query with pictures needs render_picture.
-    """
+    """Return the response with one page of results as JSON, and the revision that it shows."""
     # Totals are cached only for searches that read versions. Other searches count quickly in an
     # index, or find all results anyway.
     key = total_key(query) if query.reads_versions else None
@@ -169,7 +166,7 @@ def find_widgets(
     revision = PageRevision(row["content"], row["downloads"], row["least_downloads"])
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     widgets = row["widgets"] or b""
-    if query.pictures and render_picture:
+    if query.pictures:
         widgets = _insert_pictures(widgets, json.loads(row["pictures"]), render_picture)
     return revision, b"".join((b'{"widgets":[', widgets, end.encode()))
 

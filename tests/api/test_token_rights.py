@@ -396,6 +396,11 @@ def test_wrong_tokens_are_no_longer_limited_when_the_minute_has_passed(app: Flas
     assert statuses == [401] * MAX_FAILURES + [429]
 
 
+def test_without_any_token_nothing_is_limited(app: Flask) -> None:
+    statuses = statuses_of_failures(app.test_client(), MAX_FAILURES + 5, "127.0.0.1")
+    assert set(statuses) == {401}
+
+
 def test_the_session_says_who_the_token_is(app: Flask) -> None:
     text = create_token(app, scopes=("acme", "ops"), permissions=("publish", "yank"), lifetime=None)
     response = app.test_client().get("/api/session", headers=bearer(text))

@@ -24,7 +24,7 @@ from ...domain.timestamps import now
 from ...store.connection.database import Database
 from ...store.connection.sqlite import DatabaseError
 from ...store.read.suggestions import did_you_mean, suggest_widgets
-from ...store.read.tokens import Token, find_token
+from ...store.read.tokens import Token, find_token, has_tokens
 from ...store.write.tokens import note_use
 
 View = Callable[..., Response]
@@ -81,7 +81,8 @@ def count_failure() -> None:
     """Count a failed attempt; respond 429 after too many from this address or in total."""
     attempts: FailedAttempts = current_app.extensions["failed_attempts"]
     seconds = attempts.add(request.remote_addr or "")
-    if seconds:
+    # A catalog without tokens or trusts gives an attacker nothing to guess.
+    if seconds and has_tokens(current_app.extensions["database"]):
         raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
 
 

@@ -151,6 +151,14 @@ def _token(row: sqlite3.Row) -> Token:
     return Token(**values, access=access)
 
 
+HAS_TOKENS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM token) OR EXISTS (SELECT 1 FROM trust)"
+
+
+def has_tokens(database: Database) -> bool:
+    """Return whether any token was ever created, or any trust that issues tokens."""
+    return fetch_one(database.reader(), HAS_TOKENS) is not None
+
+
 NEXT_EXPIRY = """
 SELECT min(expires_at) FROM token
 WHERE revoked_at IS NULL AND expires_at > :now

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from ...domain.changes import WidgetName
@@ -12,10 +13,8 @@ from ..connection.database import Database
 from ..connection.transaction import Actor
 from .moderation import REMOVABLE_WIDGETS, remove_versions, remove_widgets
 
-# One transaction removes at most this many versions, or this many widgets with all their versions.
-# Either takes about 0.1 seconds.
-MAX_VERSIONS = 500
-MAX_WIDGETS = 50
+# Removing about this many widgets and versions takes 0.1 seconds. Installs wait for it.
+BATCH_SIZE = 500
 
 
 class Others(NamedTuple):
@@ -54,9 +53,12 @@ def find_others(
 def remove_others(database: Database, actor: Actor, others: Others) -> None:
     """Remove the versions and the widgets in short transactions."""
     versions = [*others.versions.items()]
-    for start in range(0, len(versions), MAX_VERSIONS):
-        part = dict(versions[start : start + MAX_VERSIONS])
+    for start in range(0, len(versions), BATCH_SIZE):
+        part = dict(versions[start : start + BATCH_SIZE])
         database.transact(partial(remove_versions, action="import", versions=part), actor)
-    for start in range(0, len(others.widgets), MAX_WIDGETS):
-        rows = others.widgets[start : start + MAX_WIDGETS]
+    # The widgets with all their versions, up to and including each widget.
+    sizes = accumulate(row["versions"] + 1 for row in others.widgets)
+    rows_with_sizes = zip(others.widgets, sizes, strict=True)
+    for _, batch in groupby(rows_with_sizes, lambda each: each[1] // BATCH_SIZE):
+        rows = [row for row, _ in batch]
         database.transact(partial(remove_widgets, action="import", rows=rows), actor)

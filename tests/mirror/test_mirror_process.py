@@ -97,7 +97,8 @@ def served_bundles(app: Flask) -> dict[str, bytes | None]:
 
 
 def stored_files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """Return the content of each file by its name, without abandoned scratch directories."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 def test_interrupt_ends_the_command_without_waiting_for_responses(

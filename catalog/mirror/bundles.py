@@ -26,7 +26,7 @@ Group = list[CopiedVersion]
 
 @dataclass
 class BundleReport:
-    """How many bundles a run fetched or found here, and why any version failed."""
+    """How many bundles a run fetched or already had, and why any versions failed."""
 
     fetched: int = 0
     already_here: int = 0
@@ -67,7 +67,7 @@ def download_bundles(
 
 
 def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
-    """Download the bundle that these versions share; return the reason if this fails.
+    """Download the bundle that these versions share; if this fails, return the reason.
 
     Versions may name different URLs and sizes for the same hash; try them until one succeeds.
     """
@@ -85,13 +85,13 @@ def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str 
 
 
 def _has_space(incoming: Bundles, size: int) -> bool:
-    """Return whether enough of the disk stays free after storing a bundle of this size."""
+    """Return whether enough disk space stays free after storing a bundle of this size."""
     total, _, free = shutil.disk_usage(incoming.directory)
     return free - size >= max(total // 10, MIN_FREE_BYTES)
 
 
 def _explain_scheme(upstream: Upstream, url: str) -> str:
-    """Return a hint if an https upstream names an http URL; otherwise return an empty text."""
+    """Return a hint if an https upstream names an http URL; otherwise return an empty string."""
     if not upstream.base_url.startswith("https:") or not url.startswith("http:"):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Fetches widgets from an upstream in parallel: their documents, about and pictures."""
+"""Fetches widgets from an upstream in parallel: their documents, "about" objects and pictures."""
 
 import json
 import sys
@@ -62,7 +62,7 @@ def _without_numbers(done: list[tuple[int, Item, Result]]) -> list[tuple[Item, R
 
 @contextmanager
 def _thread_pool() -> Iterator[ThreadPoolExecutor]:
-    """Yield a thread pool; tasks that have not started when the block ends are cancelled."""
+    """Yield a thread pool; tasks that have not started when the with block ends are cancelled."""
     threads = ThreadPoolExecutor(WORKERS)
     try:
         yield threads
@@ -73,17 +73,17 @@ def _thread_pool() -> Iterator[ThreadPoolExecutor]:
 
 
 class Fetched(NamedTuple):
-    """The result of the requests for one widget; document is set only if it is new or changed."""
+    """The result of the requests for a widget; document is set only if it is new or changed."""
 
     document: Document | None = None
     etag: str | None = None
-    # The columns of about; None if about was not requested or the upstream does not have it.
+    # The about columns; None if they were not requested or the upstream does not support them.
     about: Row | None = None
-    # The file of the picture, if it is new.
+    # The picture file, if it is new.
     files: tuple[NewFile, ...] = ()
     is_not_found: bool = False
     failure: str | None = None
-    # True if the request for the document got no usable response.
+    # True if the request for the document did not get a usable response.
     is_unavailable: bool = False
 
 
@@ -95,12 +95,12 @@ class Fetcher:
     ) -> None:
         self._upstream, self._bundles = upstream, bundles
         self._lists_changes, self._with_pictures = lists_changes, with_pictures
-        # None until the first request; false if the upstream has no about, as in release 1.0.0.
+        # None until the first request; false if the upstream does not support about, as in 1.0.0.
         self._has_about: bool | None = None
         self._first_request = Lock()
 
     def fetch(self, key: WidgetName, etag: str | None, *, with_about: bool) -> Fetched:
-        """Fetch a widget's document, unless the ETag still matches, and its about columns.
+        """Fetch a widget's document unless its ETag still matches, and fetch its about columns.
 
         The about columns of an up-to-date widget are fetched only if with_about is true.
         """
@@ -125,14 +125,14 @@ class Fetcher:
             return Fetched(failure=f"{error.problems[0]}{more}")
         if document.path != str(key):
             return Fetched(failure=f"the response is about another widget: {quoted(document.path)}")
-        # If the request for about failed, store no ETag: the next run then fetches both again.
+        # If the request for about failed, do not store an ETag: the next run fetches both again.
         about = self.fetch_about(key)
         return about._replace(
             document=document, etag=None if about.failure else read_etag(response)
         )
 
     def fetch_about(self, key: WidgetName) -> Fetched:
-        """Fetch the about of a widget that has just been found."""
+        """Fetch the about columns of a widget that has just been found."""
         try:
             with nullcontext() if self._has_about else self._first_request:
                 return Fetched() if self._has_about is False else self._fetch_about(key)
@@ -145,7 +145,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # Upstreams that list changes usually have about, so the widget itself may be gone.
+            # Upstreams that list changes usually support about, so the widget itself may be gone.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False

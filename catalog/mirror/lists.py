@@ -1,4 +1,4 @@
-"""Reads the lists of an upstream: its widgets, and its changes since a position."""
+"""Reads an upstream's lists: its widgets, and its changes since a position."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,12 +42,12 @@ class UpstreamChanges(NamedTuple):
         """Return whether a copy of the widget with this ETag is up to date."""
         if etag is None:
             return False
-        # The upstream lists the ETags of uncompressed responses, without the suffix -gzip.
+        # The upstream lists the ETags of uncompressed responses, without the -gzip suffix.
         return self.etags.get(key, etag) in (etag, etag.replace('-gzip"', '"'))
 
 
 class Lists(NamedTuple):
-    """The lists of an upstream, which are read before any widget."""
+    """An upstream's lists, which are read before any widget."""
 
     # The selected widgets with their counts, and all other listed widgets as scope/name.
     listed: Counts
@@ -77,9 +77,9 @@ def read_lists(
 
 
 def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool]:
-    """Return the widgets in all lists that a selection needs, and whether the lists are complete.
+    """Return the widgets in all lists that a selection needs, and whether these lists are complete.
 
-    If a widget moves to an earlier page in the meantime, it is missed and another is read twice.
+    A widget that moves to an earlier page in the meantime is missed, and another is read twice.
     """
     counts: Counts = {}
     are_complete = []
@@ -115,7 +115,7 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
         received += len(entries)
         has_new = not entries.keys() <= seen
         seen |= entries.keys()
-        # A server may cap the limit, but not below the default of the API.
+        # A server may cap the limit, but not below the API's default.
         has_more = has_new and received < total and len(entries) >= DEFAULT_LIMIT
     return counts, total == len(seen)
 
@@ -124,7 +124,7 @@ def read_changes(upstream: Upstream, position: str | None) -> UpstreamChanges | 
     """Return the changes since the position; None if the upstream does not list its changes.
 
     Without a position, or if the upstream no longer knows it, the changes are read from the
-    beginning and contain every listed widget. After any failure, return None too: servers
+    beginning and contain every listed widget. Also return None after any failure, because servers
     without a list of changes respond to its path in different ways.
     """
     try:
@@ -155,7 +155,7 @@ def _read_all_changes(upstream: Upstream, position: str | None) -> UpstreamChang
 
 
 def _check_key(entry: Any) -> WidgetName:
-    """Return the widget of an entry; reject overlong names, and leave other checks to Fetcher."""
+    """Return the widget that an entry names; reject overlong names; Fetcher checks the rest."""
     key = WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
     if len(key.scope) + len(key.name) > 2 * MAX_IDENTIFIER_LENGTH:
         raise ValueError

@@ -18,7 +18,7 @@ class MirrorOptions(Selection):
 
     # Widgets that are neither copied nor refreshed, as scope/name.
     excludes: Sequence[str] = ()
-    # The number of versions to copy of each widget (for each SDK, if any); None copies all.
+    # How many versions of each widget to copy (for each SDK, if any); None copies all.
     newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False
@@ -47,7 +47,7 @@ class MirrorOptions(Selection):
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def dropped_from(self, before: "MirrorOptions") -> list[str]:
-        """Return the arguments of the previous options that these options no longer have."""
+        """Return the arguments for the previous options that are not among these options."""
         return [each for each in before.arguments() if each not in self.arguments()]
 
     def mark_etag(self, etag: str | None) -> str | None:

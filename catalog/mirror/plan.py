@@ -12,7 +12,7 @@ from .options import MirrorOptions
 class Memory(NamedTuple):
     """The local state before a run."""
 
-    # The URL under which the copies of this upstream are stored.
+    # The URL under which the copies from this upstream are stored.
     source: str
     # The options of the last completed run; None before the first one.
     options: MirrorOptions | None
@@ -36,15 +36,15 @@ class Plan(NamedTuple):
     refreshed: list[WidgetName]
     # Widgets that do not exist here yet.
     added: list[WidgetName]
-    # Local widgets, and copies from other upstreams, that will be replaced.
+    # Local widgets and copies from other upstreams that will be replaced.
     adopted: list[WidgetName]
-    # Copies that are up to date except for their download counts.
+    # Copies that are up to date, except perhaps for their download counts.
     current: Counts
     # Excluded copies, which become local widgets.
     released: list[WidgetName]
     # Selected widgets that are not copied, each with the reason.
     refused: dict[WidgetName, str]
-    # Copies whose about may have changed, even if their document is up to date.
+    # Copies whose about columns may have changed, even if their document is up to date.
     described: set[WidgetName]
 
     @property

@@ -1,4 +1,4 @@
-"""The results of a run, which the commands print."""
+"""The results of a mirror run, which the commands print."""
 
 from dataclasses import dataclass, field
 
@@ -7,9 +7,9 @@ from ..domain.changes import WidgetName
 
 @dataclass
 class MirrorReport:
-    """The results of a run or of a dry run."""
+    """The results of a run or dry run."""
 
-    # Each widget is given as scope/name.
+    # These sets contain widgets as scope/name.
     added: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     unchanged: set[str] = field(default_factory=set)
@@ -19,7 +19,7 @@ class MirrorReport:
     gone: list[WidgetName] = field(default_factory=list)
     # The publication time of each version that is held back, by scope/name@version.
     held_back: dict[str, str] = field(default_factory=dict)
-    # Versions that are copied although they are too new, each with the yanked one it replaces.
+    # Versions that are copied even though they are too new, with the yanked versions they replace.
     urgent: dict[str, str] = field(default_factory=dict)
     # Versions whose bytes the upstream has replaced. Their copies stay unchanged.
     replaced: list[str] = field(default_factory=list)

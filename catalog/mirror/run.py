@@ -1,8 +1,8 @@
-"""One refresh of the copies of an upstream, as a list of steps; see MirrorRun.
+"""A run that refreshes the copies from one upstream, step by step; see MirrorRun.
 
 Only the last step stores the options and the position, so a run that fails or is killed changes
-neither for the next run. Widgets are written in parts, each in one transaction: the next run
-recognises the written widgets by their ETags.
+neither for the next run. Widgets are written in parts, each in one transaction; the next
+run recognises the widgets that were written by their ETags.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ from .versions import choose_versions
 
 MAX_FAILURES_IN_A_ROW = 25
 
-# A progress callback: it takes the number of finished items and the total.
+# A callback that takes the number of finished items and the total.
 OnProgress = Callable[[int, int], None]
 Results = Sequence[tuple[WidgetName, Fetched]]
 
@@ -63,7 +63,7 @@ class MirrorRun:
     options: MirrorOptions
     adopt: bool = False
     dry_run: bool = False
-    # Versions that were published after this time, if it is given, are held back.
+    # If this time is given, versions that were published after it are held back.
     published_before: str | None = None
     memory: Memory = field(init=False)
     lists: Lists = field(init=False)
@@ -71,7 +71,7 @@ class MirrorRun:
     report: MirrorReport = field(default_factory=MirrorReport)
 
     def read(self, *, is_new: bool) -> None:
-        """Read the local state and the lists of the upstream, and make the plan; write nothing.
+        """Read the local state and the upstream's lists, and make the plan; write nothing.
 
         If is_new is false, the options come from the last run, which must not have used --official.
         """
@@ -89,7 +89,7 @@ class MirrorRun:
             self.report.failures["The list"] = "changed while it was being read, or repeats entries"
 
     def write(self, on_progress: OnProgress) -> None:
-        """Fetch the widgets of the plan, and write them in parts."""
+        """Fetch the widgets in the plan, and write them in parts."""
         if not self.dry_run and not self.database.exists():
             self.database.create()
         if self.plan.released:
@@ -104,7 +104,7 @@ class MirrorRun:
         """Store the options, the error and, unless a widget failed, the position of this run."""
         if self.dry_run:
             return
-        # Without the changes, a run may miss a change of about, so the next run reads all changes.
+        # Without the changes, a run may miss a change to about, so the next run reads all changes.
         position = self.lists.changes.position if self.lists.changes else None
         has_failures = bool(self.report.failures)
         run = RememberedRun(
@@ -222,7 +222,7 @@ class MirrorRun:
     def _prepare_document(
         self, key: WidgetName, fetched: Fetched, document: Document
     ) -> list[tuple[Document, MirroredWidget]]:
-        """Return the document with the versions to copy; an empty list if a new widget has none."""
+        """Return the document with the versions to copy; return [] if a new widget has none."""
         stored = find_versions(self.database, key) if self.published_before else {}
         chosen = choose_versions(document.versions, stored, self.options, self.published_before)
         for kept, versions in (

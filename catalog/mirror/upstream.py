@@ -1,4 +1,4 @@
-"""The HTTP requests of a mirror to its upstream, and to URLs that the upstream refers to."""
+"""The HTTP requests that a mirror sends to its upstream, and to URLs that the upstream names."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from ..system.http_connections import Origin, TransferError
 from ..system.netrc_file import Credentials
 from ..system.tls import CertificatesError
 
-# The maximum duration of one request with its whole response.
+# The maximum duration of a request, including its whole response.
 MAX_REQUEST_SECONDS = 120
 # The additional time for all retries of a request and the waits between them.
 MAX_RETRY_SECONDS = 180
@@ -23,12 +23,12 @@ RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 RETRY_WAITS = (0, 1, 2, 4)  # seconds
 # A request fails if the upstream's Retry-After is longer than this.
 MAX_RETRY_AFTER = 60  # seconds
-# The maximum duration of reading an upstream's list and changes together.
+# The maximum time for reading an upstream's list and changes together.
 MAX_LIST_SECONDS = 1800
 # The maximum size of a bundle: JavaScript engines do not accept a larger source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
-# The time limit of a download grows with its size, at this rate.
-MIN_BUNDLE_RATE = 10_000  # bytes a second
+# The time limit for a download grows with its size, at this rate.
+MIN_BUNDLE_RATE = 10_000  # bytes per second
 
 
 class UpstreamError(Exception):
@@ -39,7 +39,7 @@ class Upstream:
     """The server at a base URL, and other servers that its responses refer to. Thread-safe."""
 
     def __init__(self, base_url: str, credentials: Credentials, ca: str | None = None) -> None:
-        """Trust the certificates of the system and the certificates in the file ca.
+        """Trust the system's certificates, and those in the ca file.
 
         The credentials are sent only to the origin of the base URL.
         """
@@ -48,9 +48,9 @@ class Upstream:
         self._client = HttpClient(
             self.base_url, ca, seconds=MAX_REQUEST_SECONDS, protects_local_network=True
         )
-        # The time by which all lists must be read; a run reads them first.
+        # The deadline for reading all lists, which a run reads first.
         self._lists_end = time.monotonic() + MAX_LIST_SECONDS
-        # The error of each host that could not be reached despite retries. Many bundles may be at
+        # The error for each host that could not be reached despite retries. Many bundles may be on
         # one host, so further requests to it fail immediately.
         self._unreachable: dict[Origin, TransferError] = {}
 
@@ -64,7 +64,7 @@ class Upstream:
         return self._request(self.base_url + path, headers)
 
     def get_page(self, path: str) -> Response:
-        """Return a page of a list; raise UpstreamError if the lists take too long."""
+        """Return one page of a list; raise UpstreamError if reading the lists takes too long."""
         if time.monotonic() > self._lists_end:
             raise UpstreamError(f"its lists took over {MAX_LIST_SECONDS // 60} minutes to read")
         return self.get(path)
@@ -88,7 +88,7 @@ class Upstream:
         authorization, is_own = self._credentials.authorization, True
         for _ in range(1 + MAX_REDIRECTS):
             origin = _check_url(url)
-            # Once a redirect has led to another origin, send no credentials to any further URL.
+            # Once a redirect has led to another origin, never send credentials again.
             is_own = is_own and origin == self._origin
             sent = {"Authorization": authorization} if is_own and authorization else {}
             try:
@@ -123,7 +123,7 @@ class Upstream:
 
 
 def read_json(response: Response) -> Any:
-    """Return the JSON value of a response with status 200; raise UpstreamError otherwise."""
+    """Return the JSON value in a response with status 200; raise UpstreamError otherwise."""
     _check_status(response.status)
     try:
         return parse_json(response.body)

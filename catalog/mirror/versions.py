@@ -1,4 +1,4 @@
-"""Chooses the versions of a widget to copy: the newest versions that are old enough."""
+"""Chooses which versions of a widget to copy: the newest versions that are old enough."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class ChosenVersions(NamedTuple):
 def choose_versions(
     rows: Sequence[Row], stored: Mapping[str, Row], options: MirrorOptions, limit: str | None
 ) -> ChosenVersions:
-    """Choose among the versions of a document; versions published after the limit are held back."""
+    """Choose among the versions in a document; hold back versions published after the limit."""
     chosen = ChosenVersions(list(rows), {}, [], {})
     if limit is not None:
         chosen = _hold_back(rows, stored, limit)
@@ -68,7 +68,7 @@ def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> Ch
 
 
 def _find_urgent(chosen: Sequence[Row], new: Sequence[Row]) -> dict[str, str]:
-    """Map new versions to the yanked versions for which they are the only replacement."""
+    """Map new versions to the yanked versions that only they can replace."""
     urgent = {}
     for yanked in (row for row in chosen if row["yanked"]):
         replacements = [row for row in (*chosen, *new) if _replaces(row, yanked)]
@@ -89,7 +89,7 @@ def _core(version: str) -> str:
 
 
 def _choose_newest(rows: Sequence[Row], sdks: Sequence[str], count: int) -> list[Row]:
-    """Return the newest versions that are not yanked, stable ones first: this many for each SDK."""
+    """Return the newest unyanked versions, stable ones first; return this many for each SDK."""
     available = [row for row in rows if not row["yanked"]]
     available.sort(
         key=lambda row: (

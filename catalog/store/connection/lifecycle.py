@@ -41,14 +41,14 @@ def create_catalog(path: Path, fill: Callable[[Transaction], None] | None) -> No
     """Create a new catalog file with the content that the function adds."""
     path.touch(mode=0o600)
     with closing(connect(path, "mode=rw")) as connection:
-        connection.execute("BEGIN")
-        for statement in schema_statements():
-            connection.execute(statement)
-        if fill:
-            transaction = Transaction(connection)
-            fill(transaction)
-            transaction.finish()
-        connection.execute("COMMIT")
+        with connection:
+            connection.execute("BEGIN")
+            for statement in schema_statements():
+                connection.execute(statement)
+            if fill:
+                transaction = Transaction(connection)
+                fill(transaction)
+                transaction.finish()
         connection.execute("PRAGMA journal_mode = WAL")
 
 
@@ -70,24 +70,21 @@ def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Copy the file, then migrate it to this release's schema; on failure, change nothing."""
     try:
-        # Lock the file first: nothing may be written after the copy.
-        connection.execute("BEGIN IMMEDIATE")
-        version = schema_version(connection)
-        if version == SCHEMA_VERSION:
-            # Another process has migrated the file.
-            return
-        copy = path.with_name(f"{path.name}.schema-{version}")
-        # Use another connection: on this one, backup() would wait for the open transaction.
-        with closing(connect(path, "mode=ro")) as reader:
-            copy_to_file(reader, copy)
-        rebuild_tables(connection)
-        connection.execute("COMMIT")
+        with connection:
+            # Lock the file first: nothing may be written after the copy.
+            connection.execute("BEGIN IMMEDIATE")
+            version = schema_version(connection)
+            if version == SCHEMA_VERSION:
+                # Another process has migrated the file.
+                return
+            copy = path.with_name(f"{path.name}.schema-{version}")
+            # Use another connection: on this one, backup() would wait for the open transaction.
+            with closing(connect(path, "mode=ro")) as reader:
+                copy_to_file(reader, copy)
+            rebuild_tables(connection)
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DatabaseError(f"{path} cannot be migrated and is unchanged: {reason}.") from error
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
     change = f"from schema version {version} to {SCHEMA_VERSION}"
     logger.warning("Migrated %s %s. The old file was copied to %s.", path, change, copy)
 
@@ -112,14 +109,12 @@ def replace_content(
     """
     connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
     try:
-        begin_write(connection, on_wait)
-        rebuild_tables(connection, "source", keeps_history=keeps_history)
-        transaction = Transaction(connection, actor)
-        (counts,) = transaction.read(COUNT_ALL)
-        transaction.record(action, after=dict(counts))
-        transaction.finish()
-        connection.execute("COMMIT")
+        with connection:
+            begin_write(connection, on_wait)
+            rebuild_tables(connection, "source", keeps_history=keeps_history)
+            transaction = Transaction(connection, actor)
+            (counts,) = transaction.read(COUNT_ALL)
+            transaction.record(action, after=dict(counts))
+            transaction.finish()
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
         connection.execute("DETACH source")

@@ -24,8 +24,7 @@ from ....system.atomic_files import scratch_directory
 from ....system.paths import path_text
 from ...schema.migrations import rebuild_tables
 from ...schema.schema import SCHEMA_VERSION, Statement
-from ..database import Database
-from ..lifecycle import check_schema, replace_content
+from ..lifecycle import check_schema, create_catalog, replace_content
 from ..revision import Revision, read_revision
 from ..sqlite import (
     DatabaseError,
@@ -233,9 +232,9 @@ class Cluster(NodeFile):
         if self.exists():
             raise DatabaseError(f"{self.name} already exists.")
         with scratch_directory(self.scratch_parent) as directory:
-            new = Database(directory / "catalog.db")
-            new.create(fill)
-            with closing(connect(new.path, "mode=rw")) as source:
+            new = directory / "catalog.db"
+            create_catalog(new, fill)
+            with closing(connect(new, "mode=rw")) as source:
                 self.load(source)
 
     def migrate(self) -> None:
@@ -247,9 +246,9 @@ class Cluster(NodeFile):
                 raise DatabaseError(
                     f"{self.name} lacks recent writes. Run the command on another node."
                 )
-            copy.execute("BEGIN")
-            rebuild_tables(copy)
-            copy.execute("COMMIT")
+            with copy:
+                copy.execute("BEGIN")
+                rebuild_tables(copy)
             self.load(copy)
 
     def replace_content(

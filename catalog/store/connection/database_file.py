@@ -142,8 +142,7 @@ class DatabaseFile:
     def _prepare(self, writer: Connection, may_migrate: bool) -> None:
         version = self._check_version(writer, may_migrate=may_migrate)
         # Backups are not in WAL mode.
-        if writer.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA journal_mode = WAL")
         if version < SCHEMA_VERSION:
             migrate(writer, self.real_path)
         # This statement opens the WAL.

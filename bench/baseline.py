@@ -1,6 +1,6 @@
 """The baseline: constant responses from the same Flask app on the same I/O thread.
 
-It shows the cost of the network, waitress and Flask, which every request has. It depends only on
+It shows the cost of the network, waitress and Flask, which every request incurs. It depends only on
 create_app() and the serve command: flask --app bench.baseline serve
 """
 

@@ -1,4 +1,4 @@
-"""Databases of generated catalogs, each created and served by the code of one checkout."""
+"""Databases with generated catalogs, each created and served by the code in one checkout."""
 
 import hashlib
 import inspect
@@ -36,7 +36,7 @@ CURRENT = Checkout("current", ROOT)
 
 
 def extract(commit: str) -> Checkout:
-    """Copy the files of a commit to bench/.work; the checkout is named by its short hash."""
+    """Copy the files of a commit to bench/.work; the checkout is named after its short hash."""
     name = _git("rev-parse", "--short", "--verify", f"{commit}^{{commit}}")
     directory, archive = WORK / "commit", WORK / "commit.tar"
     _git("archive", f"--output={archive}", name)
@@ -93,7 +93,7 @@ def build(checkout: Checkout, widgets: int) -> Catalog:
 
 
 def _catalog_file(widgets: int) -> Path:
-    """Return the catalog as JSON Lines; it is generated again only if the generator has changed."""
+    """Return the catalog as a JSON Lines file, generated anew only if the generator has changed."""
     sources = inspect.getsource(generate) + inspect.getsource(words)
     fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]
     file = WORK / f"{widgets}-{fingerprint}.jsonl"

@@ -13,14 +13,14 @@ from bench.workload import CONNECTIONS, Request, Row, constant_path
 
 BASELINE = "baseline"
 WARM_UP_REQUESTS = 50
-# Servers take turns after each slice of a row, so that other processes on the machine affect them
-# all alike.
+# Servers take turns after each slice of a row, so that other processes on the machine affect all
+# servers alike.
 SLICES = 10
 BASELINE_REQUESTS = 80
 
 
 class Comparison:
-    """The samples of each row, by the name of the server: a checkout or "baseline"."""
+    """The samples for each row, by server name: the name of a checkout, or "baseline"."""
 
     def __init__(self, rows: Sequence[Row], catalogs: Sequence[Catalog]) -> None:
         self.rows, self.catalogs = rows, catalogs

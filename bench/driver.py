@@ -23,11 +23,11 @@ from bench.rounds import Rounds, elapsed, log
 from bench.workload import Row
 
 SMALL = 1_000
-# The time limit of each part, in seconds since the start of the run. A round that would
+# The time limit for each part, in seconds since the start of the run. A round that would
 # probably exceed it is not started.
 QUICK_END, ROWS_END, FLOOD_END, GROWTH_END = 45, 200, 225, 540
-# Generating and importing the large catalog and measuring one round takes as long as this many
-# imports of the usual catalog.
+# Generating and importing the large catalog and measuring one round with it takes as long as
+# importing the usual catalog this many times.
 LARGE_IMPORTS = 18
 # A run that hangs is stopped after this many seconds; a normal run is much shorter.
 TIMEOUT = 15 * 60

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 # This scope and the widget with many versions are the same in catalogs of every size.
 FIXED_SCOPE = "two-hundred"
 FIXED_SCOPE_SIZE = 200
-# The number of the widget with many versions.
+# The sequence number of the widget with many versions.
 LONG_HISTORY = 200
 LONG_HISTORY_VERSIONS = 60
 USUAL_VERSIONS = 5
@@ -43,7 +43,7 @@ DAY = 86_400.0
 
 
 def document(number: int) -> Json:
-    """Return the document of a widget."""
+    """Return the document for a widget."""
     rng = Random(1_000_003 * (number + 1))
     created = FIRST_DAY + rng.random() * 900 * DAY
     scope, title = _scope(rng, number), _title(rng)
@@ -64,12 +64,12 @@ def document(number: int) -> Json:
 
 
 def documents(count: int) -> Iterator[Json]:
-    """Yield the catalog of this size; a smaller catalog is the beginning of a larger one."""
+    """Yield a catalog of this size; a smaller catalog is the beginning of a larger one."""
     return map(document, range(count))
 
 
 def write_catalog(path: Path, count: int) -> None:
-    """Write the catalog of this size to a file for widget-catalog import."""
+    """Write a catalog of this size to a file that widget-catalog import can read."""
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", encoding="utf-8") as file:
         for widget in documents(count):
@@ -119,7 +119,7 @@ def _versions(rng: Random, scope: str, name: str, created: float, count: int) ->
         sdk = min(sdk + int(rng.random() * 4), len(SDK_RANGES) - 1)
         text = ".".join(map(str, numbers))
         versions.append(_version(rng, scope, name, text, published, SDK_RANGES[sdk]))
-    # The newest version comes first, as in exports of the service.
+    # The newest version comes first, as in the service's exports.
     return versions[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Measures the same requests with catalogs of several sizes."""
+"""Measures the same requests against catalogs of several sizes."""
 
 from contextlib import ExitStack
 
@@ -24,7 +24,7 @@ def measure_growth(catalogs: list[Catalog], rounds: Rounds) -> list[Growth]:
                 measure(server, workload.warm_up(), workload.CONNECTIONS)
             for index, (_, samples) in enumerate(table):
                 for size, server in servers.items():
-                    # With one connection, the time per request is its latency.
+                    # With one connection, the time per request is the latency.
                     sample = measure(server, rows[size][index].requests, connections=1)
                     samples[size].append(sample)
     return table

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from bench.processes import Server
 from bench.workload import Request
 
-TIMEOUT = 60  # seconds for all requests of one load
+TIMEOUT = 60  # seconds for all requests in one load
 RECEIVE_BYTES = 256 * 1024
-# Another address of the loopback interface, which the server treats as another client.
+# A second address on the loopback interface, which the server treats as another client.
 OTHER_CLIENT = "127.0.0.2"
-# A server limits the connections of one client, so idle connections come from several addresses.
+# A server limits the connections from one client, so idle connections come from several addresses.
 IDLE_PER_CLIENT = 100
 # The maximum number of files that a run without idle connections opens.
 USUAL_FILES = 500
@@ -27,7 +27,7 @@ class LoadError(Exception):
 
 
 class Sample(NamedTuple):
-    """CPU time of the server in µs per request, and requests per second."""
+    """The server's CPU time in µs per request, and the number of requests per second."""
 
     cpu: float
     rate: float
@@ -54,7 +54,7 @@ def measure(
 def measure_latencies(
     server: Server, requests: Sequence[Request], connections: int
 ) -> tuple[float, list[float]]:
-    """Send each request once; return the total duration and the duration of each, in seconds."""
+    """Send each request once; return the total and individual durations, in seconds."""
     queue = iter(list(_encoded(requests, {})))
     opened = [Connection(server.url, queue) for _ in range(connections)]
     started = time.perf_counter()
@@ -66,7 +66,7 @@ def measure_latencies(
 def measure_under_flood(
     server: Server, requests: Sequence[Request], flood: Iterable[Request], connections: int
 ) -> list[float]:
-    """Return the duration of each request of one client while another floods the server."""
+    """Return the duration of each of one client's requests while another floods the server."""
     waves = _encoded(flood, {})
     flooding = [Connection(server.url, waves, may_fail=True) for _ in range(connections)]
     judge = Connection(server.url, _encoded(requests, {}), OTHER_CLIENT)
@@ -76,7 +76,7 @@ def measure_under_flood(
 
 @contextmanager
 def idle_connections(server: Server, count: int) -> Iterator[None]:
-    """Open this many connections, send one request on each, and keep them open in the block."""
+    """Open this many connections, use each once, and keep them open while the with block runs."""
     allow_open_files(count)
     request = [Request("GET", "/api/version")]
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def idle_connections(server: Server, count: int) -> Iterator[None]:
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the limit on open files for this many idle connections."""
+    """Raise the limit on open files to allow this many idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = USUAL_FILES + 2 * count
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -111,7 +111,7 @@ def _encoded(requests: Iterable[Request], headers: Mapping[str, str]) -> Iterato
 
 
 class Connection:
-    """Sends the requests of a queue one after another; connections can share a queue."""
+    """Sends the requests in a queue one after another; connections can share a queue."""
 
     def __init__(
         self, url: str, queue: Iterator[bytes], source: str = "", *, may_fail: bool = False
@@ -128,7 +128,7 @@ class Connection:
         self.socket = socket.create_connection(address, TIMEOUT, (self._source, 0))
 
     def send_next(self) -> None:
-        """Send the next request of the queue; finish if there is none."""
+        """Send the next request in the queue; finish if there is none."""
         self._request, self._head, self._missing = next(self._queue, b""), b"", 0
         self.is_finished = not self._request
         self._sent_at = time.perf_counter()

@@ -19,7 +19,7 @@ def commit() -> str:
 
 
 def describe() -> str:
-    """Return the processor, cores, memory, system, disk and software versions of this machine."""
+    """Return this machine's processor, cores, memory, system, disk and software versions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = " ".join(f"{name} {version(name)}," for name in ("flask", "waitress", "werkzeug"))
     return (
@@ -30,7 +30,7 @@ def describe() -> str:
 
 
 def find_doubts(commit: str, load: float) -> list[str]:
-    """Return the reasons to doubt figures of this commit that were measured at this load."""
+    """Return the reasons to doubt figures that were measured for this commit at this load."""
     doubts = []
     if commit.endswith("-dirty") or commit == "unknown":
         doubts.append("**The commit is not clean**: the measured files differ from it.")

@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
 
 def measure(server: Server, requests: Sequence[Request], *, once: bool) -> Figures:
-    """Measure the requests: wrk repeats them for some seconds; otherwise each is sent once."""
+    """Measure the requests with wrk; if once is true or wrk is missing, send each request once."""
     wrk = shutil.which("wrk")
     if once or wrk is None:
         seconds, latencies = measure_latencies(server, requests, CONNECTIONS)
@@ -72,7 +72,7 @@ def milliseconds(text: str) -> float:
 
 @contextmanager
 def verdaccio() -> Iterator[Server | None]:
-    """Yield Verdaccio with packages of five versions; None if npm cannot install it."""
+    """Yield Verdaccio with packages that have five versions each; None if npm cannot install it."""
     folder = WORK / "verdaccio"
     folder.mkdir(exist_ok=True)
     (folder / "package.json").write_text('{"overrides": {"node-fetch": "2.6.7"}}')

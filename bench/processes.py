@@ -25,7 +25,7 @@ class StartError(Exception):
 
 
 def settings(database: Path, port: int = 0) -> dict[str, str]:
-    """Return the environment variables for the service and its commands on this database."""
+    """Return the environment variables for running the service or its commands on this database."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -92,7 +92,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all threads since the start."""
-        # The clock that clock_getcpuclockid(3) returns on Linux counts nanoseconds; /proc counts
+        # On Linux, the clock that clock_getcpuclockid(3) returns counts nanoseconds; /proc counts
         # only hundredths of a second.
         return time.clock_gettime(~self.pid << 3 | 2)
 
@@ -119,7 +119,7 @@ class Server:
 
 
 def run_flask(directory: Path, database: Path, *arguments: str) -> None:
-    """Run a command of the service in the directory."""
+    """Run one of the service's commands in the directory."""
     result = subprocess.run(
         [sys.executable, "-m", "flask", *arguments],
         cwd=directory,
@@ -132,7 +132,7 @@ def run_flask(directory: Path, database: Path, *arguments: str) -> None:
 
 
 def create_database(directory: Path, database: Path) -> None:
-    """Replace the database with an empty one, with the schema of the code in the directory."""
+    """Replace the database with an empty one that has the schema of the code in the directory."""
     for suffix in ("", "-wal", "-shm"):
         Path(f"{database}{suffix}").unlink(missing_ok=True)
     run_flask(directory, database, "init")

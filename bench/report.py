@@ -12,7 +12,7 @@ from bench.load import Sample
 from bench.machine import find_doubts
 from bench.workload import CONNECTIONS, EARLIER_QUERIES
 
-# Targets that do not belong to a row of bench/workload.py. Growth up to 1.2 counts as noise.
+# Targets that do not belong to a row in bench/workload.py. Growth up to 1.2 counts as noise.
 MAX_GROWTH = {"cold": 4.0, "detail": 1.2, "post": 1.2, "registry": 1.2}
 MAX_MILLISECONDS = {"everywhere": 250.0}
 MAX_FLOODED_MILLISECONDS = 50.0
@@ -40,7 +40,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: figures, and optionally a target."""
+    """A table line: its figures and, optionally, a target."""
 
     title: str
     figures: tuple[str, ...]
@@ -61,12 +61,12 @@ def rate(samples: Sequence[Sample]) -> float:
 
 
 def rate_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """Return the median ratio of the rates in each turn: a disturbance affects both rates."""
+    """Return the median of the rate ratios in each turn: a disturbance affects both rates alike."""
     return median(each.rate / other.rate for each, other in zip(samples, others, strict=True))
 
 
 def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
-    """Return the median ratio of CPU times in each turn; above 1, the others are slower."""
+    """Return the median of the CPU time ratios in each turn; above 1, the others are slower."""
     return median(other.cpu / each.cpu for each, other in zip(samples, others, strict=True))
 
 
@@ -174,13 +174,13 @@ def page(results: Results) -> str:
     parts = ["# Results of the benchmark", _introduction(results)]
     parts += [
         f"## Compared with a constant response, at {comparison.catalogs[0].widgets:,} widgets",
-        "CPU time of the server process per request, and requests per second. The baseline is a "
-        "constant response from the same Flask app on the same I/O thread: 20 kB, like a page of "
-        "search results, or 800 kB, like the registry. The ratio is the rate of the row divided by "
-        "that of the baseline. The CPU ratio is the CPU time of the baseline divided by that of "
-        f"the row. Above 1, the row is faster. A cold row sends each query once, to a new process "
-        f"that has served {EARLIER_QUERIES:,} other searches. The servers take turns, {SLICES} in "
-        "each round, and figures are medians of all turns.",
+        "The server's CPU time per request, and requests per second. The baseline is a constant "
+        "response from the same Flask app on the same I/O thread: 20 kB, like a page of search "
+        "results, or 800 kB, like the registry. The ratio is the row's rate divided by the "
+        "baseline's rate. The CPU ratio is the baseline's CPU time divided by the row's. Above 1, "
+        "the row is faster. A cold row sends each query once, to a new process that has served "
+        f"{EARLIER_QUERIES:,} other searches. The servers take turns, {SLICES} in each round, and "
+        "figures are medians over all turns.",
         _table(columns, [*constant_lines(comparison), *row_lines(comparison)]),
     ]
     for other in (each.checkout.name for each in catalogs if each.checkout != CURRENT):

@@ -1,4 +1,4 @@
-"""Yields as many rounds as fit into the time of a part, but at least one."""
+"""Yields as many rounds as fit into a part's time, but at least one."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The words of a generated catalog: composed of syllables, always the same, most frequent first."""
+"""The words in a generated catalog: made of syllables, always the same, most frequent first."""
 
 from bisect import bisect
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _CODAS = "b ck ct d ft g l ld ll m mp n n nd ng nt p r r rd rk rm rn rt s ss st 
 _ACCENTS = str.maketrans("aeioucn", "áéîöüçñ")
 _IDEOGRAPHS = "天気時計予定表示地図写真音楽電力水道交通新聞記事検索翻訳健康運動睡眠料理"
 
-# Percentages of the words that have at most one, two, three … syllables.
+# The percentages of words that have at most one, two, three … syllables.
 _SYLLABLE_COUNTS = (8, 48, 85, 98, 100)
 
 
@@ -57,13 +57,13 @@ def _vocabulary() -> tuple[str, ...]:
 
 WORDS = _vocabulary()
 
-# Cumulative frequencies by the Zipf-Mandelbrot law, in which the first few words are less frequent
-# than 1/rank.
+# Cumulative frequencies by the Zipf-Mandelbrot law, which makes the first few words less frequent
+# than Zipf's 1/rank.
 _CUMULATIVE = tuple(accumulate(1 / (rank + 3.7) for rank in range(SIZE)))
 
 
 def some_words(rng: Random, count: int, first_rank: int = 0) -> list[str]:
-    """Return random words, frequent ones more often, but none of a rank before first_rank."""
+    """Return random words, frequent ones more often, but none that ranks before first_rank."""
     low = _CUMULATIVE[first_rank - 1] if first_rank else 0.0
     span = _CUMULATIVE[-1] - low
     return [WORDS[bisect(_CUMULATIVE, low + rng.random() * span)] for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The rows of the benchmark, each with a list of requests that is the same in every run."""
+"""The benchmark's rows, each with a list of requests that is the same in every run."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from bench.words import EVERYWHERE, WORDS, Item, pick
 SEARCH = "/api/v1/widgets/search"
 UPDATES = "/api/v1/widgets/updates"
 IMPORT_MAP = "/api/v1/widgets/importmap"
-# Half of the widgets have a version before this day and one after it.
+# Half of the widgets have a version from before this day and one from after it.
 MIDDLE = "2021-06-01"
 MONTHS, DAYS = range(1, 13), range(1, 29)
 REGISTRY = f"/api/widgets/{FIXED_SCOPE}/registry.json"
@@ -31,7 +31,7 @@ EARLIER_QUERIES = 500
 USUAL_QUERIES = 2000
 HOT_QUERIES = 50
 INSTALLED = 20
-# The number of widgets from which the installed ones are chosen.
+# The installed widgets are chosen from this many widgets.
 INSTALLED_FROM = 1000
 # The most frequent words are left out: searches for words with many hits have their own row.
 USUAL_RANKS = slice(40, 4000)
@@ -50,7 +50,7 @@ def constant_path(size: int) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the benchmark; a cold row runs in a new process with an empty cache."""
+    """A row in the benchmark; a cold row runs in a new process with an empty cache."""
 
     key: str
     title: str
@@ -60,16 +60,16 @@ class Row:
     cold: bool = False
     # The minimum number of requests per second.
     min_rate: int | None = None
-    # The maximum CPU time per request, which is the target of web pages.
+    # The maximum CPU time per request, which is the target for web pages.
     max_milliseconds: int | None = None
     baseline_bytes: int = PAGE_BYTES
     headers: dict[str, str] = field(default_factory=dict)
-    # True if requests send the ETag of the response in If-None-Match.
+    # True if requests send the response's ETag in If-None-Match.
     revalidates: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     # The number of other connections that stay idle in the meantime.
     idle_connections: int = 0
-    # The maximum ratio of this row's CPU time to that of the row compared_with.
+    # The maximum ratio of this row's CPU time to the CPU time of the compared_with row.
     max_cpu_ratio: float | None = None
     compared_with: str = ""
 
@@ -104,19 +104,19 @@ def rows(widgets: int) -> list[Row]:
         Row("updates", "updates of 20 widgets, cold", updates_of(widgets), cold=True, min_rate=400),
         import_map_row(widgets),
         Row("post", "POST, durable", repeated(installs), 0.30),
-        Row("mix", "97 % reads, 3 % installs", mix(hot, details, installs), 0.8),
+        Row("mix", "97% reads, 3% installs", mix(hot, details, installs), 0.8),
         Row("browse", "browse page, 20 cards", browse_pages(), max_milliseconds=15),
         Row("page", "page of a widget, 60 versions", pages, max_milliseconds=20),
     ]
 
 
 def cold_row(key: str, title: str, requests: Sequence[Request]) -> Row:
-    """Return the row for a search that may take 1.5 times the CPU time of the row "cold"."""
+    """Return the row for a search that may take 1.5 times the CPU time of the "cold" row."""
     return Row(key, title, requests, cold=True, max_cpu_ratio=1.5, compared_with="cold")
 
 
 def import_map_row(widgets: int) -> Row:
-    """Return the row for import maps of the same widgets as "updates"; it must be as fast."""
+    """Return the row for import maps with the same widgets as "updates"; it must be as fast."""
     return Row(
         "import-map",
         "import map of 20 widgets, cold",
@@ -128,7 +128,7 @@ def import_map_row(widgets: int) -> Row:
 
 
 def idle_row(hot: Sequence[Request]) -> Row:
-    """Return the row that repeats the searches of "hot" beside many idle connections."""
+    """Return the row that repeats the "hot" searches while many other connections are idle."""
     return Row(
         "idle",
         f"search, q, hot, {IDLE_CONNECTIONS} idle connections",
@@ -156,7 +156,7 @@ def growth_rows(widgets: int) -> list[Row]:
 
 
 def slow_requests(widgets: int) -> Iterator[Request]:
-    """Yield distinct slow requests without end: long update lists, and searches for two letters."""
+    """Yield distinct slow requests endlessly: long update lists, and searches for two letters."""
     installed = [("installed", oldest_of(number)) for number in range(min(widgets, 100))]
     for number, letters in zip(count(1), cycle(two_letters()), strict=False):
         query = urlencode([("compatSdk", f"1.4.{number}"), *installed])
@@ -185,7 +185,7 @@ def cold_queries() -> list[str]:
 
 @cache
 def usual_queries() -> list[str]:
-    """Return display names of two words, and words of medium frequency, some of them cut off."""
+    """Return two-word display names, and words of medium frequency, some of them cut off."""
     rng = Random(3)
     titles = (document(number)["widget"]["displayName"] for number in range(1000))
     queries = [title for title in titles if len(title.split()) == 2 and _long_enough(title)]
@@ -238,7 +238,7 @@ def browse_pages() -> list[Request]:
 
 
 def details_of(widgets: int) -> list[Request]:
-    """Return the details of widgets in random order, except the one with a long history."""
+    """Return requests for the details of random widgets, except the one with a long history."""
     numbers = [number for number in range(widgets) if number != LONG_HISTORY]
     return [detail_of(number) for number in shuffled(numbers, Random(6))[:5000]]
 
@@ -275,7 +275,7 @@ def import_maps_of(widgets: int) -> list[Request]:
 
 
 def by_update() -> list[Request]:
-    """Return searches for the widgets last updated before a day, one for each of many days."""
+    """Return searches sorted by update time, each limited to the time before another day."""
     days = (
         f"20{year}-{month:02}-{day:02}" for year in (20, 21) for month in MONTHS for day in DAYS
     )
@@ -296,7 +296,7 @@ def installs_of(widgets: int) -> list[Request]:
 def mix(
     hot: Sequence[Request], details: Sequence[Request], installs: Sequence[Request]
 ) -> list[Request]:
-    """Return a mix of 60 % searches with q, 12 % without q, 25 % details and 3 % installs."""
+    """Return a mix of 60% searches with q, 12% without q, 25% details and 3% installs."""
     rng = Random(7)
     kinds: list[Sequence[Request]] = (
         [hot] * 60 + [[Request("GET", SEARCH)]] * 12 + [details] * 25 + [installs] * 3
@@ -313,7 +313,7 @@ def repeated(requests: Sequence[Request]) -> list[Request]:
 
 
 def folded(text: str) -> str:
-    """Return the text as a search compares it: without case and accents."""
+    """Return a string as a search compares it: without case and accents."""
     letters = unicodedata.normalize("NFKD", text)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
 

@@ -1,4 +1,4 @@
-"""pytest fixtures that serve a Widget Catalog to the tests of a project.
+"""pytest fixtures that serve a Widget Catalog to a project's tests.
 
 The service runs in its own processes: the tests import none of its modules.
 """
@@ -31,14 +31,14 @@ def widget_catalog(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
 
 @pytest.fixture
 def widget_catalog_demo(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
-    """A Widget Catalog with the widgets of the demo."""
+    """A Widget Catalog with the demo widgets."""
     with _widget_catalogs.serve(start="demo") as catalog:
         yield catalog
 
 
 @pytest.fixture
 def widget_catalog_file(_widget_catalogs: Catalogs) -> Iterator[Path]:
-    """The path of an SQLite file with the demo catalog, which no service uses."""
+    """The path of an SQLite file with the demo catalog; no service uses this file."""
     path = _widget_catalogs.save(start="demo")
     yield path
     shutil.rmtree(path.parent)

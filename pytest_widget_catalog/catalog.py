@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl
 PACKAGES = Path(__file__).absolute().parent.parent
 # The service is next to this package: widget_catalog if installed, catalog in a checkout.
 SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catalog"
-# Isolated mode (-I) ignores the working directory and PYTHONPATH, so that no module of the tested
-# project replaces a module of the service.
+# Isolated mode (-I) ignores the working directory and PYTHONPATH, so that no module in the tested
+# project can replace a module of the service.
 START = f"import sys; sys.path.append(sys.argv.pop(1)); from {SERVICE}.__main__ import main; main()"
 
 CONTROL_TIMEOUT = 60  # seconds
@@ -39,9 +39,9 @@ class RequestRecord:
 
     method: str
     path: str
-    # The first value of each parameter.
+    # The first value of each query parameter.
     query: dict[str, str]
-    # The names of headers are in lower case.
+    # Header names are in lower case.
     headers: dict[str, str]
     # None if the connection was closed without a response.
     status: int | None
@@ -90,10 +90,10 @@ class WidgetCatalog:
     ) -> None:
         """Publish a version; the first version creates the widget.
 
-        Fields have the names of the API, such as displayName, license, publishedAt or isOfficial;
-        sdk is short for sdkVersion. Fields that are not given get valid values. Each version is
-        published a second after the previous one. The service stores and serves the bundle, unless
-        a bundleUrl is given.
+        Fields are named as in the API, such as displayName, license, publishedAt or isOfficial; sdk
+        is short for sdkVersion. Omitted fields default to valid values. Each version is published a
+        second after the previous one. The service stores and serves the bundle, unless a bundleUrl
+        is given.
         """
         if isinstance(bundle, bytes):
             fields["bundleBase64"] = base64.b64encode(bundle).decode()
@@ -102,9 +102,9 @@ class WidgetCatalog:
         self._control("publish", widget=name, version=version, sdk=sdk, **fields)
 
     def describe(self, widget: str, *, picture: bytes | None = None, **fields: Any) -> None:
-        """Set the about of a widget, such as its readme, homepage and picture.
+        """Set a widget's descriptive fields, such as its readme, homepage and picture.
 
-        Fields have the names of the API, such as readme, homepage, displayName or description. None
+        Fields are named as in the API, such as readme, homepage, displayName or description. None
         removes a field, and so does an empty picture. A picture is PNG, JPEG, WebP or AVIF.
         """
         if picture is not None:
@@ -136,7 +136,7 @@ class WidgetCatalog:
         self._control("delete", target=widget_or_version)
 
     def installs(self, widget: str) -> int:
-        """Return the install count of a widget."""
+        """Return a widget's install count."""
         return int(self._control("installs", target=widget)["installs"])
 
     @property
@@ -160,7 +160,7 @@ class WidgetCatalog:
         method: str | None = None,
         until: Literal["reset"] | None = None,
     ) -> None:
-        """Make the next n requests fail with this status; retry_after is the header Retry-After.
+        """Make the next n requests fail with this status; retry_after sets the Retry-After header.
 
         n is 1 by default. path and method restrict which requests are affected. until="reset",
         instead of n, affects all requests until the test ends or resets the catalog. These
@@ -177,7 +177,7 @@ class WidgetCatalog:
         method: str | None = None,
         until: Literal["reset"] | None = None,
     ) -> None:
-        """Close the connection of each of the next n requests without a response."""
+        """For each of the next n requests, close the connection without a response."""
         self._control("drop", count=n, path=path, method=method, until=until)
 
     def cut_off(
@@ -188,7 +188,7 @@ class WidgetCatalog:
         method: str | None = None,
         until: Literal["reset"] | None = None,
     ) -> None:
-        """Close the connection of each of the next n requests after half of the body."""
+        """For each of the next n requests, close the connection after half of the response body."""
         self._control("cut", count=n, path=path, method=method, until=until)
 
     def damage(
@@ -199,7 +199,7 @@ class WidgetCatalog:
         method: str | None = None,
         until: Literal["reset"] | None = None,
     ) -> None:
-        """Change a byte of each of the next n responses, so that a bundle has another hash."""
+        """Change a byte in each of the next n responses, so that a bundle has a different hash."""
         self._control("damage", count=n, path=path, method=method, until=until)
 
     def delay(self, seconds: float, path: str | None = None) -> None:
@@ -246,7 +246,7 @@ class WidgetCatalog:
 
 
 class Catalogs:
-    """The catalogs of a test session, each in a process that one test after another uses."""
+    """The catalogs in a test session, each served by a process that one test after another uses."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -255,7 +255,7 @@ class Catalogs:
     @contextmanager
     def serve(self, **start: Any) -> Iterator[WidgetCatalog]:
         """Yield a catalog with this start state."""
-        # A test may have killed the process of its catalog.
+        # A test may have killed its catalog's process.
         self._idle = [each for each in self._idle if each._process.poll() is None]
         catalog = self._idle.pop() if self._idle else WidgetCatalog(self._directory)
         try:
@@ -265,7 +265,7 @@ class Catalogs:
             self._idle.append(catalog)
 
     def serve_content(self, source: Source) -> AbstractContextManager[WidgetCatalog]:
-        """Yield a catalog with the content of a file or of widget documents."""
+        """Yield a catalog with the content of a file, or with these widget documents."""
         if isinstance(source, str | os.PathLike):
             return self.serve(file=os.path.abspath(source))
         return self.serve(documents=[source] if isinstance(source, Mapping) else list(source))

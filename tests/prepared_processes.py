@@ -1,7 +1,8 @@
 """Processes of the service that start fast: forked from one that has imported its modules.
 
 The imports take most of the CPU time of a process that serves a few requests, and the tests start
-hundreds of them. The prepared process has no threads and has opened no database.
+hundreds of them. Compiling routes and templates takes most of the rest. The prepared process has
+no threads and has opened no database.
 """
 
 import atexit
@@ -24,6 +25,8 @@ from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any, Self
+
+from shared_parts import share_parts, templates_directory
 
 ROOT = Path(__file__).parent.parent
 # The interpreter reads these variables when it starts.
@@ -70,7 +73,11 @@ def prepared_process() -> socket.socket:
     """Start the process that forks others; it ends when the socket is closed."""
     control, other = socket.socketpair(type=socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, __file__, str(other.fileno())], pass_fds=[other.fileno()], stdout=DEVNULL
+        [sys.executable, __file__, str(other.fileno()), templates_directory()],
+        # Without the settings of the test that starts it.
+        env={name: each for name, each in os.environ.items() if not name.startswith("CATALOG_")},
+        pass_fds=[other.fileno()],
+        stdout=DEVNULL,
     )
     other.close()
 
@@ -259,10 +266,19 @@ def run_arguments(first: str, *others: str) -> None:
         runpy.run_path(first, run_name="__main__")
 
 
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
+def prepare(templates: str) -> None:
+    """Import the modules of the service, and compile its routes and templates."""
     for name in MODULES:
         import_module(name)
+    share_parts(templates)
+    app = import_module("app").create_app()
+    for name in app.jinja_env.list_templates():
+        app.jinja_env.get_template(name)
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+    prepare(sys.argv[2])
     # They stay in memory that the processes share.
     gc.freeze()
     run_request(fork_on_request(socket.socket(fileno=int(sys.argv[1]))))

@@ -128,9 +128,13 @@ def test_page_fits_a_narrow_screen(visit: Visit) -> None:
 
 def test_page_is_accessible(visit: Visit, axe: str) -> None:
     visit.page.evaluate(axe)
-    assert visit.page.evaluate(VIOLATIONS, WITHOUT_LAYOUT) == []
-    visit.page.evaluate(REMOVE_REPEATED)
-    assert visit.page.evaluate(VIOLATIONS, ONLY_LAYOUT) == []
+    if visit.name == "docs":
+        assert visit.page.evaluate(VIOLATIONS, WITHOUT_LAYOUT) == []
+        visit.page.evaluate(REMOVE_REPEATED)
+        assert visit.page.evaluate(VIOLATIONS, ONLY_LAYOUT) == []
+    else:
+        # One run takes three quarters of the CPU time of two.
+        assert visit.page.evaluate(VIOLATIONS, {}) == []
     visit.page.emulate_media(color_scheme="dark")
     assert visit.page.evaluate(VIOLATIONS, ONLY_CONTRAST) == []
     if visit.name in TEMPLATES:

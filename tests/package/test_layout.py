@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -27,10 +28,17 @@ WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return the syntax tree of a module as a list."""
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a module imports, at any level of the code."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -162,7 +170,7 @@ SQL = re.compile(
 
 def texts(path: Path) -> Iterable[str]:
     """Return the strings of a module, also the parts of f-strings."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 

@@ -23,7 +23,8 @@ FOLDERS = {"catalog": "widget_catalog", "pytest_widget_catalog": "pytest_widget_
 # Neither the settings nor the modules of the process that runs the tests.
 ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
 
-INSTALL = ("install", "--quiet", "--no-index", "--no-deps")
+# Most of the modules are never imported, so they are not compiled.
+INSTALL = ("install", "--quiet", "--no-index", "--no-deps", "--no-compile")
 UNINSTALL = ("uninstall", "--quiet", "--yes")
 
 
@@ -39,8 +40,9 @@ def run_in(directory: Path, *command: object) -> subprocess.CompletedProcess[str
 
 
 def pip(programs: Path, *arguments: object) -> None:
-    """Run pip for the environment with this bin directory; it must succeed."""
-    command = (sys.executable, "-m", "pip", "--python", programs / "python")
+    """Run pip in the environment with this bin directory; it must succeed."""
+    # The option --python of pip would do the same with a second process.
+    command = (programs / "python", Path(sysconfig.get_path("purelib"), "pip"))
     result = run_in(programs, *command, *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
 

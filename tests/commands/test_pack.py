@@ -17,7 +17,6 @@ from builders import bundled, document, version
 from conftest import (
     Server,
     create_catalog,
-    create_demo,
     exported,
     hold,
     run,
@@ -35,6 +34,8 @@ from catalog.store.write import mirrored as mirror_writes
 AppWith = Callable[..., Flask]
 Members = dict[str, bytes]
 TICK, TOCK = b"export default 'tick'\n", b"export default 'tock'\n" * 100_000
+# A bundle that is in no pack.
+OLD = b"export default 'old'\n"
 HASHES = [hashlib.sha256(content).hexdigest() for content in (TICK, TOCK)]
 ODD_FIELDS = {
     "displayName": "Météo 天気 \U0001f552",
@@ -728,8 +729,8 @@ def test_invalid_pack_changes_nothing(
     invalid = tmp_path / "invalid.pack"
     invalid.write_bytes(build(dict(packed)))
     if exists:
-        create_demo(Path(other.config["DATABASE"]))
-        hold(other, TICK)
+        create_catalog(Path(other.config["DATABASE"]), document("lab/old", bundled("1.0.0", OLD)))
+        hold(other, OLD, TICK)
     before = read_files(other)
     result = run(other, "unpack", invalid, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")

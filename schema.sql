@@ -498,7 +498,7 @@ CREATE TABLE token (
     previous_expires_at TEXT
 ) STRICT;
 
--- Issuers of id tokens, such as CI systems, and the jobs that get short tokens. The row of a removed trust is kept, so
+-- Issuers of id tokens, such as CI systems, and the jobs that get short-lived tokens. The row of a removed trust is kept, so
 -- that no restore makes it valid again.
 CREATE TABLE trust (
     -- The id is a random string.
@@ -511,7 +511,7 @@ CREATE TABLE trust (
     permissions TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     scopes      TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
     widgets     TEXT NOT NULL CHECK (json_valid(widgets) AND json_type(widgets) = 'array'),
-    -- How long a short token is valid.
+    -- How long a short-lived token is valid.
     minutes     INTEGER NOT NULL CHECK (minutes > 0),
     -- The issuer's keys as a JSON Web Key Set; null if the service fetches them.
     jwks        TEXT,

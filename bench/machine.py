@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from bench.processes import ROOT
 
-# A higher load average at the start means that other processes disturb the measurement.
+# If the load average is higher at the start, other processes would skew the measurement.
 IDLE_LOAD = 0.5
 
 

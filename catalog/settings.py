@@ -114,7 +114,9 @@ def parse_node(text: str) -> str:
     if "," in text:
         raise NotAllowedError("one URL: name the node on this machine, which forwards writes")
     if "@" in text:
-        raise NotAllowedError("a URL without user and password: name a file in CATALOG_RQLITE_AUTH")
+        raise NotAllowedError(
+            "a URL without a user and password; set CATALOG_RQLITE_AUTH to a file that has them"
+        )
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -30,7 +30,9 @@ def cluster(action: str, json_output: bool) -> None:
 
     catalog = database()
     if not isinstance(catalog, Cluster):
-        raise CommandError("CATALOG_RQLITE is not set: this catalog is one file.")
+        raise CommandError(
+            "CATALOG_RQLITE is not set: this catalog is a single file, not a cluster."
+        )
     nodes = catalog.node.list_nodes()
     if json_output:
         print_json(nodes)

@@ -71,7 +71,7 @@ def _create_directory(directory: Path) -> None:
 
 
 def _remove_older(newest: Path, keep: int) -> None:
-    """Keep this many files, counted back from the given newest file, and remove older files."""
+    """Keep this many files, the given newest one included, and remove older files."""
     old = find_dated_until(newest)[:-keep]
     for path in old:
         try:

@@ -40,7 +40,7 @@ def describe_picture(content: bytes) -> dict[str, object]:
     except ValueError as error:
         raise NotAllowedError(f"{ALLOWED} ({error})") from None
     if not 0 < min(width, height) <= max(width, height) <= MAX_SIDE:
-        raise NotAllowedError(f"{ALLOWED} (it has {width} x {height} pixels)")
+        raise NotAllowedError(f"{ALLOWED} (it is {width} x {height} pixels)")
     numbers = {"size": len(content), "width": width, "height": height}
     return {"type": type_, **numbers, "sha256Hash": sha256(content).hexdigest()}
 

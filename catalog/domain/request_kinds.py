@@ -14,7 +14,7 @@ KIND = "catalog.kind"
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # The page that accepts a list of installed versions.
 FORM_PATH = "/updates"
-# The path that exchanges an id token for a short token.
+# The path that exchanges an id token for a short-lived token.
 SESSION_PATH = "/api/session"
 
 

@@ -45,14 +45,14 @@ class IssuerError(Exception):
 
 
 class Trust(NamedTuple):
-    """Gives a short token to each job whose id token has this issuer and these claims."""
+    """Gives a short-lived token to each job whose id token has this issuer and these claims."""
 
     id: str
     name: str
     issuer: str
     claims: Mapping[str, str]
     access: Access
-    # The lifetime of a short token.
+    # The lifetime of a short-lived token.
     minutes: int
     # The keys of the issuer as a JSON Web Key Set; if None, the service fetches the keys.
     jwks: str | None

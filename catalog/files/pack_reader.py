@@ -43,7 +43,7 @@ class PackReader:
         self._unread = 0
 
     def open(self, name: str) -> Iterator[bytes]:
-        """Return the content of the next member in parts; raise PackError if it has another name.
+        """Return the content of the next member in parts; raise PackError if its name differs.
 
         Parts that are not read before the next call are skipped.
         """

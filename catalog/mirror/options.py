@@ -73,6 +73,6 @@ def check_memory(url: str, values: Json) -> None:
     """
     if values.get("official"):
         raise UpstreamError(
-            "its last run had the option --official, which no longer exists. Choose the widgets "
+            "its last run used the --official option, which no longer exists. Select widgets "
             f"with other options: widget-catalog mirror {url} --scope SCOPE"
         )

@@ -1,4 +1,4 @@
-"""The identity of a CI job: its id token, and the short token that a service issues for it."""
+"""A CI job's identity: its id token, and the short-lived token that a service issues for it."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
     """The id token of a job."""
 
     id_token: str
-    # True if several commands in the job may use the id token, so the short token is stored.
+    # True if several commands in the job may use the id token, so the short-lived token is stored.
     is_shared: bool
 
 
@@ -64,14 +64,14 @@ def _request_id_token(url: str, bearer: str, audience: str, ca: str | None) -> s
 
 
 def short_token_file() -> Path:
-    """Return the path of the file that stores short tokens."""
+    """Return the path of the file that stores short-lived tokens."""
     return token_file().with_name("short-tokens.json")
 
 
 def exchange_once(
     url: str, identity: Identity, exchange: Callable[[str], Json], warn: Callable[[str], None]
 ) -> str:
-    """Return the stored short token for an id token, or exchange the id token for a new one.
+    """Return the stored short-lived token for an id token, or exchange the id token for a new one.
 
     The service accepts an id token only once, but several commands in a job may share the token.
     """

@@ -20,7 +20,7 @@ from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener
 
-# The maximum duration of a turn before it looks for new events: a flood from one client delays
+# How long a turn may run before the loop polls for new events: a flood from one client delays
 # requests from other clients by up to this time.
 TURN_TIME = 0.001  # seconds
 # The time between checks of the deadlines and the database file.
@@ -75,8 +75,8 @@ class EventLoop:
             elif isinstance(source, Listener):
                 listeners.append(source)
             else:
-                # Empty the wake socket before deliver(), so that a later response wakes the next
-                # turn.
+                # Empty the wake socket before deliver(), so that a later response wakes the loop
+                # again.
                 context.dispatcher.wake_socket.recv(4096)
         context.dispatcher.deliver()
         end = time.perf_counter() + TURN_TIME

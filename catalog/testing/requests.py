@@ -164,7 +164,7 @@ class ControlRequests:
         self._add_fault(status, count, path, method, until, retryAfter)
 
     # drop closes the connection without a response, and cut closes it after half of the body.
-    # damage changes the last byte of the body, so that a bundle gets another hash.
+    # damage changes the last byte of the body, so that a bundle's hash no longer matches.
     drop, cut, damage = fault_action("drop"), fault_action("cut"), fault_action("damage")
 
     def _add_fault(

@@ -1,4 +1,4 @@
-"""POST /api/session: which id tokens get a short token, and why others are refused."""
+"""POST /api/session: which id tokens get a short-lived token, and why others are refused."""
 
 import base64
 import json

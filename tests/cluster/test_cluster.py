@@ -470,7 +470,7 @@ def test_check_repairs_the_derived_rows_of_all_nodes(apps: dict[Node, Flask]) ->
 
 
 def test_cluster_status_without_a_cluster_is_an_error(app_with: Callable[..., Flask]) -> None:
-    message = "CATALOG_RQLITE is not set: this catalog is one file."
+    message = "CATALOG_RQLITE is not set: this catalog is a single file, not a cluster."
     assert error_message(run(app_with(), "cluster", "status")) == message
 
 

@@ -119,7 +119,7 @@ LARGE = png(30_000, 30_000)
 REFUSED = {
     "SVG": (b"<svg/>", described(PICTURE) | sha256_of(b"<svg/>"), "its format is not supported"),
     "HTML": (b"<html>", described(PICTURE) | sha256_of(b"<html>"), "its format is not supported"),
-    "large": (LARGE, described(PICTURE) | sha256_of(LARGE), "it has 30000 x 30000 pixels"),
+    "large": (LARGE, described(PICTURE) | sha256_of(LARGE), "it is 30000 x 30000 pixels"),
 }
 
 
@@ -166,9 +166,9 @@ def test_a_stored_bundle_is_examined_before_it_is_a_picture(
     clock = document("acme/clock", upstream.with_bundle("1.0.0", LARGE))
     serve_picture(upstream, LARGE, described(PICTURE) | sha256_of(LARGE), clock)
     result = run_mirror(mirror_app, upstream.url, "--bundles")
-    assert "(it has 30000 x 30000 pixels)" in result.output
+    assert "(it is 30000 x 30000 pixels)" in result.output
     result = run_mirror(mirror_app, upstream.url, "--bundles")
-    assert "(it has 30000 x 30000 pixels)" in result.output
+    assert "(it is 30000 x 30000 pixels)" in result.output
     assert [*mirror_app.extensions["bundles"].hashes()] == [sha256_of(LARGE)["sha256Hash"]]
     assert about(mirror_app)["picture"] is None
 

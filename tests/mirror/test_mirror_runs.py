@@ -99,8 +99,8 @@ def test_a_mirror_that_remembers_official_stops_and_says_what_to_do(
         connection.execute("UPDATE upstream SET options = '{\"official\": true}'")
     upstream.put(document("new/widget"))
     assert error_message(run(mirror_app, "mirror")) == (
-        f"Cannot mirror {upstream.url}: its last run had the option --official, which no longer "
-        "exists. Choose the widgets with other options: widget-catalog mirror "
+        f"Cannot mirror {upstream.url}: its last run used the --official option, which no longer "
+        "exists. Select widgets with other options: widget-catalog mirror "
         f"{upstream.url} --scope SCOPE."
     )
     assert "new/widget" not in exported(mirror_app)

@@ -123,7 +123,7 @@ def test_a_file_of_another_schema_version_is_not_served_and_not_migrated(
 
 
 ALONE = "the http or https URL of the rqlite node on this machine, without a path"
-NO_USER = "a URL without user and password: name a file in CATALOG_RQLITE_AUTH"
+NO_USER = "a URL without a user and password; set CATALOG_RQLITE_AUTH to a file that has them"
 # What CATALOG_RQLITE must not be, and what it must be.
 INVALID_NODES = {
     "node:4001": ALONE,

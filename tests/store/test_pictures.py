@@ -277,7 +277,7 @@ def test_other_formats_are_refused_with_what_is_allowed(content: bytes) -> None:
 
 @pytest.mark.parametrize("content", WRONG_SIZES.values(), ids=WRONG_SIZES)
 def test_pictures_that_are_too_large_or_have_no_size_are_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"\(it has [0-9]+ x [0-9]+ pixels\)$"):
+    with pytest.raises(ValueError, match=r"\(it is [0-9]+ x [0-9]+ pixels\)$"):
         describe_picture(content)
 
 

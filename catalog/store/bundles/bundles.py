@@ -151,7 +151,7 @@ class Bundles:
 
     @contextmanager
     def open_verified(self, sha256: str) -> Iterator[BufferedReader]:
-        """Open the bundle while the block runs; raise BundleError unless it has this hash."""
+        """Yield the open bundle; raise BundleError unless the bundle has this hash."""
         path = self.path(sha256)
         with _open(path) as file:
             try:

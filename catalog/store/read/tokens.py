@@ -1,6 +1,6 @@
 """Finds and checks access tokens.
 
-An operator creates tokens. Trusts issue short tokens to jobs, in exchange for their id tokens.
+Operators create tokens. Trusts issue short-lived tokens to jobs in exchange for their id tokens.
 """
 
 import hmac
@@ -42,8 +42,8 @@ class Token(NamedTuple):
     previous_expires_at: str | None = None
     # True if the client sent the previous secret; expires_at is then the expiry of that secret.
     is_previous: bool = False
-    # The id token's subject and claims, for a short token only. A short token is named after its
-    # trust.
+    # The subject and claims of the id token, for a short-lived token only; its name is that of
+    # its trust.
     subject: str | None = None
     claims: Json | None = None
 
@@ -78,7 +78,7 @@ class Token(NamedTuple):
             )
         if status == "revoked":
             return f"The trust {self.name} was removed."
-        return f"The short token of the trust {self.name} has expired."
+        return f"The short-lived token of the trust {self.name} has expired."
 
     def expiry_warning(self, time: str) -> str | None:
         """Return a warning, without a full stop, if the token expires soon.

@@ -128,7 +128,7 @@ UPDATE token SET last_used_day = :day WHERE name = :name AND last_used_day IS NO
 def note_use(database: Database, token: Token) -> None:
     """Record once a day that the token was used; raise WouldBlock if this thread must not wait.
 
-    The use of short tokens is not recorded.
+    The use of short-lived tokens is not recorded.
     """
     day = now()[:10]
     if token.last_used_day == day or token.subject is not None:

@@ -1,4 +1,4 @@
-"""Adds and removes trusts, and issues their short tokens."""
+"""Adds and removes trusts, and issues their short-lived tokens."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -40,12 +40,12 @@ def _json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# Removing a trust also invalidates its short tokens.
+# Removing a trust also invalidates its short-lived tokens.
 REMOVE_TRUST = "UPDATE trust SET removed_at = :at WHERE name = :name AND removed_at IS NULL"
 
 
 def remove_trust(database: Database, actor: Actor, name: str) -> None:
-    """Remove a trust and invalidate its short tokens; raise MissingError if it does not exist."""
+    """Remove a trust and its short-lived tokens; raise MissingError if it does not exist."""
 
     def remove(transaction: Transaction) -> None:
         trust = find_trust(transaction.read, name)
@@ -70,7 +70,7 @@ VALUES (:id, :sha256_hash, :trust_id, :subject, :claims, :created_at, :expires_a
 def issue_short_token(
     database: Database, trust: Trust, id_token: IdToken, id_token_end: str
 ) -> tuple[str, str]:
-    """Return a new short token and its expiry; raise IdTokenError if the id token was used before.
+    """Return a new short-lived token and its expiry; raise IdTokenError if the id token was used.
 
     From id_token_end on, the service rejects the id token as expired.
     """

@@ -204,7 +204,7 @@ class Cluster(NodeFile):
         self.check()
 
     def _wait_for_node(self) -> None:
-        """Wait until the node has loaded its file and knows a leader, and log why it waits.
+        """Wait until the node has loaded its file and found a leader; log the reason for the wait.
 
         Give up after START_TIMEOUT: without a leader, the service can still serve reads.
         """

@@ -62,7 +62,7 @@ class DatabaseCatalog:
 
     @property
     def bundle_url(self) -> str:
-        """The default URL of bundles; empty if bundles are stored with the catalog."""
+        """The default URL for bundles; empty if bundles are stored with the catalog."""
         return str(files().config["BUNDLE_URL"])
 
     @property
@@ -139,7 +139,7 @@ class DatabaseCatalog:
 
 
 def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
-    """Return the target as a widget without a version if a stored widget has the @ in its name.
+    """Return the whole target as a widget name if a stored widget is called that.
 
     Earlier releases allowed an @ in names.
     """

@@ -12,7 +12,7 @@ from .options import json_option
 from .output import CommandError, print_json, print_lines, print_status
 from .terminal import format_table
 
-# The help lists these commands only for operators of a cluster.
+# The help lists these commands only if CATALOG_RQLITE is set, as in a cluster.
 IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 
 

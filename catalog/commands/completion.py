@@ -1,4 +1,4 @@
-"""Shell completion of widgets and versions from the database."""
+"""Shell completion for the widgets and versions in the database."""
 
 import sqlite3
 from contextlib import closing

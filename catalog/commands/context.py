@@ -7,8 +7,8 @@ from ..store.bundles.bundles import Bundles
 from ..store.connection.database import Database
 from .output import print_status
 
-# Keys in a context's meta: the opened files, the application to serve, the settings of the command
-# line, and the RemoteCatalog that the command uses.
+# Keys in a context's meta: the opened files, the application to serve, the settings from the
+# command line, and the RemoteCatalog that the command uses.
 FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
 
 

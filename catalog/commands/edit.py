@@ -236,7 +236,7 @@ def describe(
 ) -> None:
     """Change the description, links, readme or picture of a widget.
 
-    All changes are made together, or none. An empty value, "", removes the description, icon, link,
+    Either all changes are made, or none. An empty value, "", removes the description, icon, link,
     keywords, readme or picture. Versions that have their own display name, description or icon keep
     them.
     """

@@ -63,7 +63,7 @@ def list_(
         for each in listed
         if has_words(each, folded) and (not scopes or each["scope"] in scopes)
     ]
-    # read_list() has already sorted by creation time, which a service does not show.
+    # read_list() has already sorted by creation time, which a service does not report.
     if sort != "created":
         found.sort(key=lambda each: (each["scope"], each["name"]))
         found.sort(key=SORT_KEYS[sort], reverse=True)

@@ -18,7 +18,7 @@ from .terminal import replace_unprintable
 
 
 def require_server() -> Server:
-    """Return the service in --server or CATALOG_SERVER; raise UsageError if neither is given."""
+    """Return the service named by --server or CATALOG_SERVER; raise UsageError if there is none."""
     server = named_server(click.get_current_context())
     if server is None:
         raise click.UsageError("Specify the service with --server URL.")
@@ -83,7 +83,7 @@ def whoami(json_output: bool) -> None:
     if json_output:
         print_json(session)
         return
-    # Services before release 1.1 have no trusts.
+    # Services older than release 1.1 do not support trusts.
     claims = {f"claim {key}": quoted(each) for key, each in session.get("claims", {}).items()}
     lines = {
         "trust" if claims else "token": session["token"],
@@ -98,7 +98,7 @@ def whoami(json_output: bool) -> None:
 
 def format_targets(session: Json) -> dict[str, str]:
     """Return the scopes and widgets that a token may change, as lines to print."""
-    # Services before release 1.1 have no tokens for single widgets.
+    # Services older than release 1.1 do not support tokens for single widgets.
     scopes, widgets = session["scopes"], session.get("widgets", [])
     lines = {"scopes": ", ".join(scopes), "widgets": ", ".join(widgets)}
     return {label: text for label, text in lines.items() if text} or {"scopes": "all"}

@@ -121,7 +121,7 @@ NEVER = "never"
 
 
 def parse_age(text: str, units: str = "hd") -> str:
-    """Return an age, a number with one of the units; raise NotAllowedError if it is invalid."""
+    """Return an age if it is a number with an allowed unit; raise NotAllowedError otherwise."""
     match = re.fullmatch(f"[1-9][0-9]{{0,6}}[{units}]", text)
     if not (match and int(text[:-1]) * UNITS[text[-1]] <= MAX_DURATION):
         allowed = "days or hours, such as 90d or 12h"
@@ -132,7 +132,7 @@ def parse_age(text: str, units: str = "hd") -> str:
 
 
 def parse_before(text: str) -> str:
-    """Return the timestamp of a date, a time or an age; raise NotAllowedError if it is invalid."""
+    """Return the timestamp for a date, time or age; raise NotAllowedError if it is invalid."""
     try:
         if text.endswith(("h", "d")):
             return format_timestamp(datetime.now(UTC) - duration(parse_age(text)))
@@ -142,7 +142,7 @@ def parse_before(text: str) -> str:
 
 
 def parse_lifetime(text: str) -> str:
-    """Return a lifetime, an age or NEVER; raise NotAllowedError if it is invalid."""
+    """Return a lifetime if it is an age or NEVER; raise NotAllowedError otherwise."""
     try:
         return text if text == NEVER else parse_age(text)
     except NotAllowedError as error:
@@ -181,7 +181,7 @@ def warn_of_unmatched(options: Iterable[str]) -> None:
 
 
 def select_widgets(connection: sqlite3.Connection, selection: Selection) -> str | None:
-    """Return the selected widgets as JSON text for IS_SELECTED; None if all are selected."""
+    """Return the selected widgets as JSON for IS_SELECTED; None if all are selected."""
     paths = find_selected(connection, selection)
     if paths is None:
         return None

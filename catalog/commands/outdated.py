@@ -72,7 +72,7 @@ def find_status(item: Json) -> str:
 
 
 def format_row(item: Json) -> list[str]:
-    """Return the table cells of an installed version."""
+    """Return the table cells for an installed version."""
     update = item["update"]
     return [
         f"{item['scope']}/{item['name']}",

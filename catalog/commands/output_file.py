@@ -31,7 +31,7 @@ MAX_BEGINNING = 1024  # bytes
 
 
 def check_replaceable(file: str, kind: FileKind, *, force: bool) -> None:
-    """Raise CommandError if the file contains something else, unless force is true.
+    """Raise CommandError if the file exists and is of another kind, unless force is true.
 
     Nightly jobs replace the previous night's file, but a mistyped name must not destroy an
     unrelated file.

@@ -51,7 +51,7 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
             new = scratch / "new"
             written = write(new)
             time = datetime.now(UTC)
-            # If this second already has a file, use the next free second.
+            # If there is already a file for this second, use the next free second.
             while (target := dated_path(directory, time, suffix)).exists():
                 time += timedelta(seconds=1)
             os.replace(new, target)

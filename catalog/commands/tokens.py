@@ -83,7 +83,9 @@ def create(
     allowed = [each for each in PERMISSIONS if each in permissions]
     is_limited = bool(scopes or widgets)
     if ADMIN in allowed and is_limited:
-        raise click.UsageError("A token with admin is for all widgets; omit --scope and --widget.")
+        raise click.UsageError(
+            "An admin token is valid for all widgets; omit --scope and --widget."
+        )
     if ADMIN not in allowed and not is_limited:
         raise click.UsageError("Specify --scope or --widget.")
     access = Access(
@@ -165,7 +167,7 @@ def revoke(name: str) -> None:
     help="Keep the old secret valid for this long.",
 )
 def rotate(name: str, expires: str, overlap: str | None) -> None:
-    """Replace the secret of a token, and print the new one.
+    """Replace a token's secret, and print the new one.
 
     The token keeps its name, permissions, scopes and widgets. Without --overlap, the old secret is
     refused from the next request on.

@@ -137,7 +137,7 @@ def unpack_catalog(
 def unpack_bundles(
     file: BinaryIO, database: Database, bundles: Bundles, on_progress: OnProgress
 ) -> tuple[int, int]:
-    """Store those bundles in the pack that the catalog names, and change nothing else.
+    """Store only the bundles that the catalog names, and change nothing else.
 
     Return how many bundles were stored, and how many other bundles the pack contains.
     """
@@ -214,7 +214,7 @@ def _parse_line(line: bytes, fields: Mapping[str, Callable[[object], Any]]) -> J
     value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError("a line is not a JSON object")
-    # Release 1.0 does not write the key "gone".
+    # Release 1.0 does not write the "gone" key.
     given = {"gone": False, **value}
     return {field: _check_field(field, given.get(field), fields[field]) for field in fields}
 

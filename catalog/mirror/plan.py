@@ -1,4 +1,4 @@
-"""The plan of a run: a pure function of the local state, the upstream's lists and the options."""
+"""The plan for a run: a pure function of the local state, the upstream's lists and the options."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 Only the last step stores the options and the position, so a run that fails or is killed changes
 neither for the next run. Widgets are written in parts, each in one transaction; the next
-run recognises the widgets that were written by their ETags.
+run uses ETags to recognise the widgets that were already written.
 """
 
 from collections.abc import Callable, Sequence
@@ -212,7 +212,7 @@ class MirrorRun:
         self.report.unchanged -= self.report.changed | self.report.failures.keys()
 
     def _add_gone(self, key: WidgetName, gone: list[WidgetName]) -> None:
-        """Count a widget that was not found as gone or as a failure."""
+        """Record a missing widget as gone, or as a failure."""
         if key in self.lists.listed:
             self.report.failures[str(key)] = "is listed, but its document was not found"
         elif key in self.plan.missing:

@@ -156,7 +156,7 @@ class ControlRequests:
         method: str | None = None,
         until: str | None = None,
     ) -> None:
-        """Make the next requests fail with a status."""
+        """Make the next requests fail with this status."""
         if status not in range(400, 600):
             raise ValueError(f"status must be from 400 to 599, not {status}.")
         if not (str(retryAfter).isascii() and str(retryAfter).isprintable()):

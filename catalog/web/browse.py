@@ -72,7 +72,7 @@ def search_widgets(connection: Connection, query: SearchQuery) -> Json:
 
 
 def find_stored_picture(scope: str, name: str, picture: Json) -> Json | None:
-    """Return the picture of a search result; None if its file is not stored here."""
+    """Return a search result's picture; None if its file is not stored here."""
     return picture if current_app.extensions["bundles"].has(picture["sha256Hash"]) else None
 
 

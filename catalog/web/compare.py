@@ -88,7 +88,7 @@ def describe_version(entry: Json) -> dict[str, str]:
 
 
 def describe_growth(before: int, after: int) -> str:
-    """Return by how much a size grew or shrank, such as +1.2 kB (+6%); empty if unchanged."""
+    """Return the change in size, such as +1.2 kB (+6%); empty if unchanged."""
     if before == after:
         return ""
     sign = "+" if after > before else "−"

@@ -1,4 +1,4 @@
-"""The filters of the browse page: the options of its fields, and the heading that names them."""
+"""The browse page's filters: the options in its fields, and the heading that names the filters."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -28,7 +28,7 @@ USES, DOES_NOT_USE = "Uses", "Does not use"
 
 
 class Option(NamedTuple):
-    """An option of a select element, with its group and, if shown, the number of widgets."""
+    """An option in a select element, with its group and, if shown, the number of widgets."""
 
     value: str
     label: str
@@ -45,7 +45,7 @@ def count_filters(parameters: Parameters) -> int:
 def filter_options(
     form: Mapping[str, str], facets: Facets, errors: Mapping[str, str]
 ) -> dict[str, list[Option]]:
-    """Return the options of each select element, which always include the selected one."""
+    """Return the options for each select element, which always include the selected one."""
     # Without search words, there is no best match, and results are sorted by installs.
     sorts = [("", "Best match"), *SORTS.items()] if form["q"].strip() else [*SORTS.items()]
     options = {
@@ -94,7 +94,7 @@ def _license_options(counts: Iterable[tuple[str, int]]) -> list[Option]:
 
 
 def search_heading(parameters: Parameters) -> list[tuple[str, str]]:
-    """Return the heading of a search as pairs of fixed words and user input."""
+    """Return the heading for a search as pairs of fixed words and user input."""
     if "compatSdk" in parameters.errors:
         return [("Invalid SDK", parameters.sent["compatSdk"])]
     valid = parameters.valid

@@ -60,7 +60,7 @@ def format_count(count: int, noun: str) -> str:
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-# Parsing a range of thousands of characters takes milliseconds, so the results are cached.
+# Parsing a range that is thousands of characters long takes milliseconds, so results are cached.
 @lru_cache(maxsize=512)
 def is_readable(sdk_range: str) -> bool:
     """Return whether an SDK range is a valid npm range and can be shown to users."""

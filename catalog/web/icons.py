@@ -115,7 +115,7 @@ def _find_entry(icons: Json, group: str, name: str) -> Json | None:
 
 
 def _render(id_prefix: str, icon: Mapping[str, Any]) -> str:
-    """Return the SVG element of a resolved icon."""
+    """Return the SVG element for a resolved icon."""
     body = _safe_body(id_prefix, icon.get("body"))
     left, top = _number(icon.get("left", 0)), _number(icon.get("top", 0))
     width, height = _number(icon.get("width", 16)), _number(icon.get("height", 16))

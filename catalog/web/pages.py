@@ -192,7 +192,7 @@ def add_security_headers(response: Response) -> Response:
 
 
 def redirect_from_slash() -> BaseResponse | None:
-    """Redirect to a page if the path has extra slashes at its ends; the API never redirects."""
+    """Redirect to a page if its path has extra slashes at either end; the API never redirects."""
     path = f"/{request.path.strip('/')}"
     if request.url_rule or path == request.path or request.method not in ("GET", "HEAD"):
         return None

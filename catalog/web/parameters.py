@@ -38,7 +38,7 @@ def read_sdk(text: str) -> tuple[str, str, str]:
 
 
 class Parameters(NamedTuple):
-    """The parameters of a page as sent, the valid ones, and an error for each invalid one."""
+    """A page's parameters as sent, the valid ones, and an error for each invalid one."""
 
     sent: dict[str, str]
     valid: dict[str, str]

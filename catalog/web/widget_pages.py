@@ -1,4 +1,4 @@
-"""The pages of a widget and of its versions.
+"""The pages for a widget and its versions.
 
 A page reads only the versions that it shows: a widget can have thousands of versions.
 """
@@ -149,7 +149,7 @@ def load_table(
     numbers = [entry["version"] for entry in versions]
     place = numbers.index(selected["version"]) if selected and selected["version"] in numbers else 0
     valid = {name: value for name, value in parameters.valid.items() if value != "false"}
-    # The arguments of links that keep these filters or change one of them.
+    # Arguments for links that keep these filters or change one of them.
     arguments = {**valid, "scope": found["scope"], "name": found["name"], "_anchor": "versions"}
     return {
         "matching": matching,

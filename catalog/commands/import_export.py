@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from ..domain.changes import TooLargeError
 from ..domain.documents import Document, DocumentError, check_new_document
 from ..domain.messages import plural
 from ..files.checked_documents import CheckedFiles, check_files
@@ -163,12 +164,12 @@ def _write(
                 sets_counts=set_counts,
                 dry_run=dry_run,
             )
-    except BaseException:
+    except BaseException as error:
         if written and not dry_run:
-            print_status(
-                f"Imported {written} of {plural(total, 'widget')}. Run the import again to "
-                "complete it."
-            )
+            advice = "Run the import again to complete it."
+            if isinstance(error, TooLargeError):
+                advice = f"Remove {error.path} from the files, and run the import again."
+            print_status(f"Imported {written} of {plural(total, 'widget')}. {advice}")
         raise
 
 

@@ -56,6 +56,21 @@ def test_a_second_import_does_not_make_a_widget_larger_than_allowed(app_with: Ap
     assert exported(app).count(b'"bundleUrl"') == 250
 
 
+def test_a_file_with_a_widget_that_is_too_large_changes_nothing(app_with: AppWith) -> None:
+    app = app_with(document("acme/notes"))
+    before = exported(app)
+    large = [
+        document(name, *versions(256, releaseNotes=LONG_NOTES)) for name in ("acme/a", "acme/b")
+    ]
+    small = [document(f"acme/w{number}") for number in range(BATCH_SIZE)]
+    result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, *large])))
+    assert (result.exit_code, exported(app)) == (1, before)
+    assert [line.partition(" (256 versions, ")[0] for line in result.stderr.splitlines()] == [
+        "Error: <stdin> line 201, acme/a: is too large",
+        "<stdin> line 202, acme/b: is too large",
+    ]
+
+
 def test_an_import_ends_at_a_widget_that_would_become_too_large(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", *versions(150, releaseNotes=LONG_NOTES)))
     before = exported(app)
@@ -66,7 +81,8 @@ def test_an_import_ends_at_a_widget_that_would_become_too_large(app_with: AppWit
     assert_refused(app, "import", "--dry-run", "-", stdin=content, count=256)
     result = run(app, "import", "-", stdin=content)
     written, error = result.stderr.splitlines()
-    assert written == "Imported 200 of 202 widgets. Run the import again to complete it."
+    advice = "Remove acme/clock from the files, and run the import again."
+    assert written == f"Imported 200 of 202 widgets. {advice}"
     assert error.startswith("Error: acme/clock is too large (256 versions, ")
     after = exported(app).splitlines()
     assert (result.exit_code, len(after)) == (1, 1 + BATCH_SIZE)

@@ -93,7 +93,7 @@ def test_successful_health_checks_are_logged_at_the_level_debug_only(
         for method in ("GET", "HEAD"):
             server.request(method, "/api/health")
         with closing(sqlite3.connect(database)) as connection:
-            connection.execute("DROP TABLE widget")
+            connection.execute("DROP TABLE version")
         server.request("GET", "/api/health")
 
     lines, _ = logged(use, CATALOG_LOG_LEVEL=level)

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def method(pattern: re.Pattern[str] | re.Pattern[bytes], *, scans: bool) -> Call
     return apply if isinstance(pattern.pattern, str) else lambda text: apply(text.encode())
 
 
+@cache
 def used_patterns() -> dict[str | bytes, Callable[[str], object]]:
     """Return each pattern of the service as it is used: on a whole text, or inside of one."""
     root = Path(catalog.__file__).parent
@@ -111,13 +113,10 @@ def used_patterns() -> dict[str | bytes, Callable[[str], object]]:
     return patterns
 
 
-PATTERNS = used_patterns()
-
-
 @pytest.mark.parametrize("unit", RUNS.values(), ids=RUNS)
 def test_every_pattern_takes_linear_time(unit: str) -> None:
-    assert len(PATTERNS) > 50
-    for apply in PATTERNS.values():
+    assert len(used_patterns()) > 50
+    for apply in used_patterns().values():
         for tail in ("", "\0"):
             assert_linear(apply, unit, LENGTH, tail)
 

@@ -3,10 +3,11 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from builders import document, version
 from click.testing import CliRunner
 from command_lines import LINES
-from conftest import ROOT, exported, run_at_terminal, run_line, start_command
+from conftest import ROOT, create_catalog, exported, run_at_terminal, run_line, start_command
 from flask import Flask
 
 from app import create_app
@@ -41,15 +42,26 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("more.jsonl").write_text(json.dumps(document("acme/notes")), encoding="utf-8")
 
 
-@pytest.fixture
-def app(app_with: AppWith, files: None) -> Flask:
-    """The catalog for LINES, with a backup and a pack of it."""
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the catalog for LINES, and with backups and a pack of it, to be copied."""
+    folder = tmp_path_factory.mktemp("prepared")
     later = version("2.0.0", yanked=True, deprecationMessage="Old.")
-    app = app_with(document("acme/clock", version(), later))
-    assert run_line(app, "backup older.db").exit_code == 0
-    assert run_line(app, "pack older.pack").exit_code == 0
-    assert run_line(app, "backup --dir backups").exit_code == 0
-    return app
+    path = create_catalog(folder / "catalog.db", document("acme/clock", version(), later))
+    app = create_app({"DATABASE": path})
+    for line in ("backup {}/older.db", "pack {}/older.pack", "backup --dir {}/backups"):
+        assert run_line(app, line.format(folder)).exit_code == 0
+    app.extensions["database"].close()
+    return folder
+
+
+@pytest.fixture
+def app(prepared: Path, tmp_path: Path, files: None) -> Iterator[Flask]:
+    """The catalog for LINES, with backups and a pack of it."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    app = create_app({"DATABASE": tmp_path / "catalog.db"})
+    yield app
+    app.extensions["database"].close()
 
 
 def test_lines_exist_for_every_command() -> None:

@@ -17,7 +17,7 @@ __all__ = ["create_app"]
 
 
 class CatalogCommands(AppGroup):
-    """Makes the widget-catalog commands available to `flask`, with the application's files."""
+    """Adds the widget-catalog commands to `flask`; they use the files of the application."""
 
     def __init__(self, app: Flask) -> None:
         super().__init__(app.name, commands=dict(COMMANDS))

@@ -469,7 +469,7 @@ CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
         ON CONFLICT DO UPDATE SET installs = installs + 1;
     INSERT INTO install_version SELECT new.id, new.installed_version, 1 WHERE new.installed_version <> ''
         ON CONFLICT DO UPDATE SET installs = installs + 1;
-    -- Only the first install of a day checks for old days.
+    -- Only the first install of each day deletes the counts of expired days.
     DELETE FROM install_day WHERE new.installed_day IS NOT old.installed_day AND widget_id = new.id AND day < (
         SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 799);
 END;

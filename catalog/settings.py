@@ -98,7 +98,7 @@ def parse_base_url(text: str) -> str:
         if set("?#") & set(check_http_url(text)):
             raise ValueError
     except ValueError:
-        raise NotAllowedError("an absolute http or https URL without ? and #") from None
+        raise NotAllowedError("an absolute http or https URL without ? or #") from None
     return text.rstrip("/")
 
 

@@ -42,7 +42,7 @@ def cluster(action: str, json_output: bool) -> None:
         print_lines(*format_table(headings, rows, shrink_first=1))
     unreachable = sum(not node["reachable"] for node in nodes)
     if unreachable:
-        raise CommandError(f"{plural(unreachable, 'node')} of {len(nodes)} cannot be reached.")
+        raise CommandError(f"{unreachable} of {plural(len(nodes), 'node')} cannot be reached.")
     catalog.check()
     catalog.check_writes()
     print_status(f"{plural(len(nodes), 'node')}, all in order.")

@@ -189,7 +189,9 @@ def _check_new_document(directories: Sequence[Bundles], value: object) -> Docume
     picture = json.loads(text) if text else {}
     for each in directories if picture else ():
         if each.has(picture["sha256Hash"]) and not each.has_picture(picture):
-            raise DocumentError([f"the file {picture['sha256Hash']} does not match its picture"])
+            raise DocumentError(
+                [f"the file {picture['sha256Hash']} does not match the description of the picture"]
+            )
     return document
 
 

@@ -57,7 +57,7 @@ def _png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     kind = b""
     while place < len(content):
         if kind == b"IEND":
-            raise ValueError("it has bytes after its end")
+            raise ValueError("it has extra bytes after its end")
         length, kind = struct.unpack_from(">I4s", content, place)
         data = content[place + 8 : place + 8 + length]
         (checksum,) = struct.unpack_from(">I", content, place + 8 + length)
@@ -108,7 +108,7 @@ def _jpeg_segments(content: bytes) -> Iterator[tuple[int, bytes]]:
         kind, place = marker[1][0], marker.end()
         if kind == JPEG_END:
             if place != len(content):
-                raise ValueError("it has bytes after its end")
+                raise ValueError("it has extra bytes after its end")
             return
         if kind not in JPEG_SEGMENTS:
             raise ValueError(f"its marker {kind:02X} is not supported")
@@ -132,7 +132,7 @@ def read_webp(content: bytes) -> Size:
     """Return the size of a WebP file."""
     (length,) = struct.unpack_from("<I", content, 4)
     if length != len(content) - 8:
-        raise ValueError("it is incomplete or has bytes after its end")
+        raise ValueError("it is incomplete or has extra bytes after its end")
     (kind, start, end), *chunks = limited(_webp_chunks(content, 12, len(content)))
     if kind != b"VP8X":
         if chunks:

@@ -145,7 +145,7 @@ class Fetcher:
         path, problems = _detail_path(key), list[str]()
         response = self._upstream.get(f"{path}/about")
         if response.status == 404:
-            # Upstreams that list changes usually support about, so the widget itself may be gone.
+            # Most upstreams that list changes also serve /about, so the widget itself may be gone.
             if self._lists_changes and self._upstream.get(path).status == 404:
                 return Fetched(is_not_found=True)
             self._has_about = False

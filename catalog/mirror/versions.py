@@ -42,8 +42,8 @@ def choose_versions(
 def _hold_back(rows: Sequence[Row], stored: Mapping[str, Row], limit: str) -> ChosenVersions:
     """Choose the versions that were published before the limit or are already stored.
 
-    Keep a stored version whose bytes the upstream has replaced, unless its publication time is also
-    later and before the limit: bytes with the old time may have been replaced a moment ago.
+    Keep a stored version whose bytes the upstream has replaced, unless the upstream also gives it a
+    later time before the limit. With the old time, the bytes may have been replaced just now.
     """
     chosen: list[Row] = []
     new: list[Row] = []

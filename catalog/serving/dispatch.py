@@ -101,7 +101,7 @@ class Dispatcher:
         """
         self._application, self._database, self._testing = application, database, testing
         database.mark_io_thread()
-        # A byte in this socket wakes the I/O thread while it waits for events.
+        # Writing a byte to this socket pair wakes the I/O thread if it is waiting for events.
         self.wake_socket, self._waking = socket.socketpair()
         self._waking.setblocking(False)
         self.wake_descriptor = self._waking.fileno()

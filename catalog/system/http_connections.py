@@ -223,7 +223,7 @@ def _shake_hands(sock: ssl.SSLSocket, deadline: float) -> None:
 
 
 def _is_public(address: str) -> bool:
-    """Return whether the address belongs to one machine on the internet."""
+    """Return whether the address is a public unicast address."""
     parsed = ipaddress.ip_address(address)
     is_excepted = any(parsed in network for network in NOT_PUBLIC)
     return parsed.is_global and not parsed.is_multicast and not is_excepted

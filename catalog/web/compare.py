@@ -71,7 +71,7 @@ def permission_changes(before: Json, after: Json) -> dict[str, list[str]]:
 
 
 def describe_version(entry: Json) -> dict[str, str]:
-    """Return the properties of a version in words, except its permissions."""
+    """Describe the properties of a version, other than its permissions, in words."""
     states = ["yanked"] if entry["yanked"] else []
     states += ["deprecated"] if entry["deprecationMessage"] is not None else []
     number = entry["configVersion"]

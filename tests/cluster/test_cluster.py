@@ -445,7 +445,7 @@ def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[No
     ]
     follower.end()
     result = run(app, "cluster", "status")
-    assert (result.exit_code, result.stderr) == (1, "Error: 1 node of 3 cannot be reached.\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: 1 of 3 nodes cannot be reached.\n")
     assert "False" in result.stdout
 
 

@@ -145,5 +145,5 @@ def test_a_file_that_is_not_the_described_picture_is_refused(
     before = exported(app)
     message = error_message(run(app, "import", path))
     assert message.startswith(f"{path}: catalog.jsonl line 1, acme/clock: ")
-    assert message.endswith("does not match its picture.")
+    assert message.endswith("does not match the description of the picture.")
     assert exported(app) == before

@@ -49,7 +49,9 @@ def test_import_examines_a_file_that_is_stored(app_with: AppWith, evil: bytes) -
     hold(app, evil)
     sha256 = hashlib.sha256(evil).hexdigest()
     message = error_message(run(app, "import", "-", stdin=json.dumps(widget)))
-    assert f"acme/clock: the file {sha256} does not match its picture." in message
+    assert (
+        f"acme/clock: the file {sha256} does not match the description of the picture." in message
+    )
     assert app.test_client().get(f"{PICTURE.removesuffix('picture')}about").json["picture"] is None
 
 

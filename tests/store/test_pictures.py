@@ -108,7 +108,7 @@ UNCLEAR = {
         b"\x89PNG\r\n\x1a\n<script>alert(1)</script>",
         "it is incomplete or damaged",
     ),
-    "PNG with bytes after its end": (png(64, 48) + b"<html>", "it has bytes after its end"),
+    "PNG with bytes after its end": (png(64, 48) + b"<html>", "it has extra bytes after its end"),
     "PNG with two headers": (
         with_chunk(b"IHDR", struct.pack(">IIBBBBB", 9999, 9999, 8, 2, 0, 0, 0)),
         "it has an unknown chunk",
@@ -154,7 +154,7 @@ UNCLEAR = {
         JPEG.removesuffix(b"\xff\xd9") + b"\xff\xdc\0\4\x2e\xe0\xff\xd9",
         "its marker DC is not supported",
     ),
-    "JPEG with bytes after its end": (JPEG + b"\0", "it has bytes after its end"),
+    "JPEG with bytes after its end": (JPEG + b"\0", "it has extra bytes after its end"),
     "JPEG with bytes between segments": (
         replaced(JPEG, b"\xff\xd8", b"\xff\xd8\0"),
         "it is incomplete, or has bytes between its segments",
@@ -173,7 +173,7 @@ UNCLEAR = {
     ),
     "WebP with another length": (
         WEBP + b"\0\0",
-        "it is incomplete or has bytes after its end",
+        "it is incomplete or has extra bytes after its end",
     ),
     "WebP of two images": (
         riff(lossless(64, 48), lossless(64, 48)),

@@ -1,4 +1,4 @@
-"""Internal paths that edit how a widget is described, and whether it is listed or official."""
+"""Internal routes that edit a widget's description, list or unlist it, and mark it official."""
 
 from flask import Response, abort, g, jsonify
 

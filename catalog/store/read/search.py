@@ -202,7 +202,7 @@ def find_close_query(connection: Connection, query: SearchQuery) -> SearchQuery 
 
 
 def _build_statement(query: SearchQuery) -> str:
-    """Return the statement that finds, counts and renders the page."""
+    """Return the statement that finds and counts the results, and renders one page of them."""
     found = find_conditions(query)
     filters = [*found.filters.values()]
     conditions = all_of([*found.matches, *filters])

@@ -1,11 +1,10 @@
 """docs/operate/troubleshooting.md: its headings are the messages of the product."""
 
+import os
 import re
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ from threading import Thread
 import pytest
 from conftest import ROOT, create_demo
 from document_lines import page
+from prepared_processes import start_python
 
 HEADINGS = re.findall(r"^### (.*`.*`.*)$", page("docs/operate/troubleshooting.md"), re.MULTILINE)
 MESSAGES = [re.findall("`(.*?)`", heading)[0] for heading in HEADINGS]
@@ -23,16 +23,10 @@ Provoke = Callable[[Path], str]
 
 def run(directory: Path, line: str, **settings: str) -> str:
     """Run a command in the directory; return what it prints."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(directory)}
-    result = subprocess.run(
-        [sys.executable, "-m", "catalog", *line.split()],
-        cwd=directory,
-        env={**environment, **settings},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return result.stdout + result.stderr
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(directory), **settings}
+    with start_python(["-m", "catalog", *line.split()], environment, cwd=directory) as process:
+        stdout, stderr = process.communicate(timeout=120)
+    return str(stdout + stderr)
 
 
 def set_schema_version(version: int) -> Provoke:

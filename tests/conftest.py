@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pty
+import secrets
 import select
 import shlex
 import shutil
@@ -115,8 +116,33 @@ def running(sql: str, values: Mapping[str, object] | None = None) -> Callable[[T
     return lambda transaction: transaction.execute(sql, values)
 
 
+# Catalogs by their documents, each as the bytes before and after its history. A copy gets another
+# history of the same length between them: the pages of SQLite have no checksums.
+created_catalogs: dict[str, tuple[bytes, bytes]] = {}
+MAX_CREATED_CATALOGS = 100
+MAX_CREATED_BYTES = 1_000_000
+
+
 def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
     """Create a database of these widget documents, with a history of its own."""
+    key = repr(documents)
+    if parts := created_catalogs.get(key):
+        path.touch(mode=0o600)
+        path.write_bytes(secrets.token_hex(8).encode().join(parts))
+        return path
+    history = write_catalog(path, *documents)
+    before, *after = path.read_bytes().split(history.encode())
+    # A widget without versions is created now, unless its document says when.
+    has_times = all(each.get("versions") or "createdAt" in each["widget"] for each in documents)
+    if has_times and len(after) == 1 and len(before) + len(after[0]) < MAX_CREATED_BYTES:
+        if len(created_catalogs) == MAX_CREATED_CATALOGS:
+            created_catalogs.clear()
+        created_catalogs[key] = before, after[0]
+    return path
+
+
+def write_catalog(path: Path, *documents: dict[str, Any]) -> str:
+    """Create a database of these widget documents, and return its history."""
     path.touch(mode=0o600)
     path.write_bytes(empty_catalog())
     with closing(connect(path, "mode=rw")) as connection:
@@ -126,7 +152,8 @@ def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
         putting(map(check_document, documents))(transaction)
         transaction.finish()
         connection.execute("COMMIT")
-    return path
+        (history,) = connection.execute("SELECT history FROM revision").fetchone()
+    return str(history)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from ..store.read.selection import Selection
 from ..store.write.bundle_files import BundleFiles
 from ..store.write.demo import create_demo
 from ..store.write.documents import PutResult
-from ..store.write.imports import import_documents
+from ..store.write.imports import find_too_large, import_documents
 from ..store.write.pruning import Others, find_others
 from .base import command
 from .context import bundles, database
@@ -91,6 +91,8 @@ def import_(
             with progress_bar("Reading") as on_progress:
                 catalogs = stack.enter_context(catalog_files(files, packed[0], on_progress))
         checked = _check(catalogs, temporary_file, packed)
+        if problems := find_too_large(database(), local_actor(), checked.large_documents()):
+            raise CommandError(*problems)
         others = _find_others(checked, yes=yes or dry_run) if prune else None
         bundle_files = BundleFiles(database(), bundles(), packed)
         result = _write(checked, bundle_files, others, set_counts, dry_run)

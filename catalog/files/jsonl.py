@@ -1,20 +1,11 @@
 """Catalog files: JSON Lines, one widget document per line."""
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
-from ..domain.changes import TooLargeError
-from ..domain.documents import (
-    MAX_DOCUMENT_BYTES,
-    MAX_PROBLEMS,
-    Document,
-    DocumentError,
-    check_document,
-    parse_json,
-)
+from ..domain.documents import MAX_PROBLEMS, Document, DocumentError, check_document, parse_json
 from ..domain.messages import quoted
 from ..system.data_files import find_data_file
 
@@ -87,7 +78,7 @@ class CatalogReader:
                     yield name, number, content
 
     def _read_document(self, name: str, number: int, line: bytes) -> Document:
-        value: Any = None
+        value = None
         try:
             if len(line) > MAX_LINE_BYTES:
                 # Stop here: the rest of this line would be read as further lines.
@@ -95,10 +86,6 @@ class CatalogReader:
                 raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
             value = parse_json(line)
             document = self._check(value)
-            # A short line cannot be too large, so usually nothing is encoded.
-            size = len(_compact(value["versions"])) if len(line) > MAX_DOCUMENT_BYTES else 0
-            if size > MAX_DOCUMENT_BYTES:
-                raise DocumentError([TooLargeError("", len(document.versions), size).reason])
             if document.path in self.places:
                 place = "{} line {}".format(*self.places[document.path])
                 raise DocumentError([f"is already in {place}"])
@@ -111,10 +98,6 @@ class CatalogReader:
             raise DocumentError(problems) from error
         self.places[document.path] = name, number
         return document
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:

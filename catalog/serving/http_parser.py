@@ -1,6 +1,7 @@
 """A parser for a single HTTP/1 request (RFC 9112): it parses the head and finds the body's end."""
 
 import io
+import re
 import time
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
@@ -25,6 +26,7 @@ from .http_syntax import (
 )
 
 HEAD_END = b"\r\n\r\n"
+EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 # The first byte of a TLS connection. A TLS client never sends a complete head: without this check,
 # it would have to wait for the request timeout.
 TLS_HANDSHAKE = b"\x16"
@@ -117,8 +119,8 @@ class HttpRequest:
         if head.startswith(TLS_HANDSHAKE):
             raise MalformedRequestError("it is a TLS handshake, but this port is for plain HTTP")
         # RFC 9112, section 2.2, requires a server to ignore an empty line before a request line.
-        while head.startswith(CRLF):
-            del head[:2]
+        if empty_lines := EMPTY_LINES.match(head):
+            del head[: empty_lines.end()]
         # Earlier data has already been searched, but it may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)

@@ -7,7 +7,6 @@ label contains text from a client: routes, methods, pools and reasons are fixed 
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -35,7 +34,6 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
-from waitress import create_server
 
 from .. import __version__
 from ..settings import split_address
@@ -46,17 +44,13 @@ from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.read.statistics import read_statistics
 from ..store.read.tokens import next_expiry
 from ..system.atomic_files import file_size
-from ..system.bound_sockets import bind
 from ..system.dated_files import find_newest
 from ..system.paths import error_reason
+from ..system.small_server import serve_in_thread
 from .event_loop import EventLoop
 
 # The maximum duration of the statements in one scrape.
 SQL_DEADLINE = 2.0  # seconds
-# The limits for clients that connect to the metrics port. Beyond MAX_CONNECTIONS, new connections
-# wait until another one is closed.
-MAX_CONNECTIONS = 100
-IDLE_TIMEOUT = 10  # seconds
 INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"})
 PREFIX = "widget_catalog"
@@ -66,16 +60,15 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 
 def start(app: Flask, loop: EventLoop) -> str:
     """Serve metrics on CATALOG_METRICS and return their URL; raise ClickException if that fails."""
-    address = app.config["METRICS"]
+    address, registry = app.config["METRICS"], CollectorRegistry()
     try:
-        bound = bind(*split_address(address))
+        name, port = serve_in_thread(make_wsgi_app(registry), *split_address(address))
     except (OSError, UnicodeError) as error:
         raise ClickException(
             f"Cannot serve CATALOG_METRICS on {address}: {error_reason(error)}."
         ) from error
     # Without this call, each counter and histogram would get a second series, _created.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    registry = CollectorRegistry()
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
         {"version": __version__}
     )
@@ -84,16 +77,6 @@ def start(app: Flask, loop: EventLoop) -> str:
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     loop.context.count_request = RequestCounts(registry, route_names(app)).add
-    server = create_server(
-        make_wsgi_app(registry),
-        sockets=bound,
-        connection_limit=MAX_CONNECTIONS,
-        channel_timeout=IDLE_TIMEOUT,
-        cleanup_interval=1,
-        asyncore_use_poll=True,
-    )
-    threading.Thread(target=server.run, daemon=True).start()
-    name, port = bound[0].getsockname()[:2]
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/metrics"
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scrapes import MeasuredServer, documented, get, run_promtool
 
 from app import create_app
-from catalog.serving.metrics import MAX_CONNECTIONS
+from catalog.system.small_server import MAX_CONNECTIONS
 
 WIDGET = "/api/v1/widgets/acme/clock"
 WIDGET_ROUTE = "/api/v1/widgets/{scope}/{name}"
@@ -266,25 +266,26 @@ def test_the_next_expiry_of_a_valid_token_is_a_metric(measured: MeasuredServer) 
     assert (name, ()) not in measured.scrape()
 
 
-def test_silent_connections_take_no_threads_and_only_delay_a_scrape(
+def test_few_silent_connections_stay_open_and_they_keep_nobody_from_a_scrape(
     tmp_path: Path, limits: Limits
 ) -> None:
-    environment = limits.set("serving.metrics", IDLE_TIMEOUT=1)
+    environment = limits.set("system.small_server", MAX_SECONDS=3600)
     with (
         MeasuredServer(create_demo(tmp_path / "catalog.db"), **environment) as server,
         ExitStack() as clients,
     ):
-        assert "widget_catalog_build_info" in get(server.metrics_url)[1]
-        threads = Path(f"/proc/{server.process.pid}/task")
-        before = len(list(threads.iterdir()))
-        for _ in range(2 * MAX_CONNECTIONS):
+        connections = [
             clients.enter_context(socket.create_connection(server.metrics_address(), timeout=30))
+            for _ in range(3 * MAX_CONNECTIONS)
+        ]
+        # Connections are accepted in order, so that all others were accepted before this one.
         assert "widget_catalog_build_info" in get(server.metrics_url)[1]
-        assert len(list(threads.iterdir())) == before
+        for connection in connections[: 1 - MAX_CONNECTIONS]:
+            assert connection.recv(100) == b""
 
 
 def test_a_silent_connection_for_metrics_is_closed(tmp_path: Path, limits: Limits) -> None:
-    environment = limits.set("serving.metrics", IDLE_TIMEOUT=1)
+    environment = limits.set("system.small_server", MAX_SECONDS=0.1)
     with (
         MeasuredServer(create_demo(tmp_path / "catalog.db"), **environment) as server,
         socket.create_connection(server.metrics_address(), timeout=60) as connection,

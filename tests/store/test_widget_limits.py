@@ -66,24 +66,36 @@ def test_a_file_with_a_widget_that_is_too_large_changes_nothing(app_with: AppWit
     result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, *large])))
     assert (result.exit_code, exported(app)) == (1, before)
     assert [line.partition(" (256 versions, ")[0] for line in result.stderr.splitlines()] == [
-        "Error: <stdin> line 201, acme/a: is too large",
-        "<stdin> line 202, acme/b: is too large",
+        "Error: acme/a is too large",
+        "acme/b is too large",
     ]
 
 
+def test_a_file_with_a_widget_whose_versions_repeat_a_long_text_changes_nothing(
+    app_with: AppWith,
+) -> None:
+    app = app_with(document("acme/notes"))
+    before = exported(app)
+    large = document("acme/clock", *versions(2000), description="x" * 10_000)
+    small = [document(f"acme/w{number}") for number in range(BATCH_SIZE)]
+    result = run(app, "import", "-", stdin="\n".join(map(json.dumps, [*small, large])))
+    assert (result.exit_code, exported(app)) == (1, before)
+    assert result.stderr.startswith("Error: acme/clock is too large (2000 versions, ")
+
+
 def test_an_import_ends_at_a_widget_that_would_become_too_large(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(150, releaseNotes=LONG_NOTES)))
+    app = app_with(document("acme/clock", *versions(250, releaseNotes=LONG_NOTES)))
     before = exported(app)
     # The small widgets are a batch of their own.
     small = [document(f"acme/w{number}") for number in range(BATCH_SIZE)]
-    larger = document("acme/clock", *versions(106, major=2, releaseNotes=LONG_NOTES))
+    larger = document("acme/clock", *versions(10, major=2, releaseNotes=LONG_NOTES))
     content = "\n".join(map(json.dumps, [*small, larger, document("acme/last")]))
-    assert_refused(app, "import", "--dry-run", "-", stdin=content, count=256)
+    assert_refused(app, "import", "--dry-run", "-", stdin=content, count=260)
     result = run(app, "import", "-", stdin=content)
     written, error = result.stderr.splitlines()
     advice = "Remove acme/clock from the files, and run the import again."
     assert written == f"Imported 200 of 202 widgets. {advice}"
-    assert error.startswith("Error: acme/clock is too large (256 versions, ")
+    assert error.startswith("Error: acme/clock is too large (260 versions, ")
     after = exported(app).splitlines()
     assert (result.exit_code, len(after)) == (1, 1 + BATCH_SIZE)
     assert before.strip() in after

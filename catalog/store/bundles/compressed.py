@@ -66,6 +66,9 @@ def compress_bundle(
                 os.fsync(file.fileno())
             if is_intact:
                 os.replace(partial, bundles.gzip_path(sha256))
+                if not bundles.has(sha256):
+                    # The bundle was removed in the meantime.
+                    bundles.remove(sha256)
         finally:
             partial.unlink(missing_ok=True)
     except OSError:

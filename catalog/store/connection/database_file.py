@@ -209,7 +209,8 @@ class DatabaseFile:
             return
         target = find_unused(file.with_name(f"{file.name}.rescued"))
         try:
-            copy_to_file(writer, target)
+            # A damaged copy is better than none.
+            copy_to_file(writer, target, may_be_damaged=True)
         except (OSError, sqlite3.Error) as error:
             logger.error("%s was deleted and could not be recovered: %s.", self.name, error)
         else:

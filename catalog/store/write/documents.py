@@ -259,10 +259,10 @@ def version_rows(
     for version in document.versions:
         number, sha256, path = version["version"], version["sha256_hash"], None
         old = stored.versions.get(number) if stored else None
-        if has_bundle and has_bundle(sha256, version["bundle_size"]):
-            path = bundle_path(scope, name, number, sha256 if is_copy else None)
-        elif old and not _differs(version, old, ("sha256_hash", "bundle_size")):
+        if old and not _differs(version, old, ("sha256_hash", "bundle_size")):
             path = old["bundle_path"]
+        if path is None and has_bundle and has_bundle(sha256, version["bundle_size"]):
+            path = bundle_path(scope, name, number, sha256 if is_copy else None)
         yield {**version, **names, "precedence": precedence(number), "bundle_path": path}
 
 

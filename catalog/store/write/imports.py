@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ...domain.documents import Document
+from ...domain.changes import TooLargeError
+from ...domain.documents import MAX_PROBLEMS, Document
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from .bundle_files import BundleFiles
@@ -58,6 +59,21 @@ def import_documents(
         if len(added) + len(changed) >= MERGE_AFTER:
             merge_search_index(database)
     return PutResult(added, changed | {str(version.widget) for version in others.versions}, [])
+
+
+def find_too_large(database: Database, actor: Actor, documents: Iterable[Document]) -> list[str]:
+    """Return a sentence for each document that would make its widget too large.
+
+    Each document is written in a transaction that is rolled back, because the database measures it.
+    """
+    problems = []
+    for document in documents:
+        put = partial(put_documents, documents=[document], action="import")
+        try:
+            database.transact(put, actor, dry_run=True)
+        except TooLargeError as error:
+            problems.append(str(error))
+    return problems[:MAX_PROBLEMS]
 
 
 def _put_batch(

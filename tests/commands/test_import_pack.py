@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,18 @@ def test_widgets_are_added_and_updated_with_bundles_and_pictures_and_others_stay
     assert again.stderr.startswith("Imported 2 widgets and 4 versions: 0 added, 0 changed, ")
     assert "Stored" not in again.stderr
     assert served_content(app) == content
+
+
+def test_an_import_keeps_the_url_of_a_bundle_that_is_already_served(app: Flask) -> None:
+    # A copy that became a local widget keeps the hash in its URLs.
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
+        connection.execute(
+            "UPDATE version SET bundle_path = bundle_path || '?sha256=' || sha256_hash"
+        )
+    before = exported(app)
+    result = run(app, "import", "-", stdin=run(app, "export", "-").stdout)
+    assert result.stderr.startswith("Imported 2 widgets and 2 versions: 0 added, 0 changed, ")
+    assert exported(app) == before
 
 
 def test_a_pack_can_come_through_a_pipe_and_beside_other_files(

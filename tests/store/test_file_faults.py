@@ -184,6 +184,20 @@ def test_service_saves_the_last_copy_of_a_file_that_was_deleted(
     assert earlier.read_bytes() == b"of another day"
 
 
+def test_service_saves_the_last_copy_even_if_it_is_damaged(
+    catalog: Path, watched: dict[str, str]
+) -> None:
+    with catalog.open("r+b") as file:
+        file.seek(-4096, os.SEEK_END)
+        file.write(b"\xff" * 4096)
+    damaged = catalog.read_bytes()
+    with Server(catalog, **watched) as server:
+        catalog.unlink()
+        server.process.communicate(timeout=60)
+    rescued = Path(f"{catalog}.rescued").read_bytes()
+    assert (len(rescued), rescued[-4096:]) == (len(damaged), b"\xff" * 4096)
+
+
 def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(
     catalog: Path, watched: dict[str, str]
 ) -> None:

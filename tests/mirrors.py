@@ -33,7 +33,13 @@ class AppServer:
             self.responses.append((environ["PATH_INFO"], int(status[:3])))
             return start_response(status, *arguments)
 
-        return self.app(environ, record)
+        # Close the body before it is sent: if the client is killed, werkzeug leaves its file open.
+        body: Any = self.app(environ, record)
+        try:
+            return [b"".join(body)]
+        finally:
+            if hasattr(body, "close"):
+                body.close()
 
 
 class _Quiet(WSGIRequestHandler):

@@ -243,8 +243,8 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
         f"sed -i -e 's/^SCHEMA_VERSION = .*/SCHEMA_VERSION = {next_version}/'"
         f" -e 's/^OLD_SCHEMA_VERSION = .*/OLD_SCHEMA_VERSION = {SCHEMA_VERSION}/'"
         " store/schema/schema.py\n"
-        f"sed -i 's/^        rebuild_tables(connection)$/        {migration}/'"
-        " $(grep -rlx '        rebuild_tables(connection)' store)\n"
+        f"sed -i 's/^\\( *\\)rebuild_tables(connection)$/\\1{migration}/'"
+        " $(grep -rlx ' *rebuild_tables(connection)' store)\n"
     )
     description = "systemctl show --property Description --value widget-catalog.service"
     for _ in range(2):

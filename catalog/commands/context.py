@@ -32,7 +32,7 @@ def database() -> Database:
 
 
 def bundles() -> Bundles:
-    """Return the catalog's bundles, which print a message while they wait for a lock."""
+    """Return the bundle directory; it prints a message before it waits for another process."""
     directory = files().bundles
     directory.on_wait = lambda: print_status(
         f"Another command is writing to {directory.name}; waiting."

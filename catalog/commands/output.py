@@ -29,7 +29,7 @@ class CommandError(click.ClickException):
 
 
 def is_quiet() -> bool:
-    """Return whether the command runs with --quiet."""
+    """Return whether the command was run with --quiet."""
     return bool(click.get_current_context().meta.get("quiet"))
 
 

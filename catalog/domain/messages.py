@@ -16,7 +16,7 @@ def quoted(value: object) -> str:
         if len(text) >= MAX_QUOTED_LENGTH:
             break
     if isinstance(value, str):
-        # Single quotes need no escape in a JSON error body.
+        # Single quotes do not need escaping in a JSON error body.
         text = "'" + text[1:-1].replace('\\"', '"') + "'"
     text = escape_unprintable(text[:MAX_QUOTED_LENGTH])
     return text if len(text) < MAX_QUOTED_LENGTH else text[: MAX_QUOTED_LENGTH - 3] + "..."

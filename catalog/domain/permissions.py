@@ -94,7 +94,7 @@ _REQUIREMENTS = [
 
 
 def find_requirement(method: str, path: str) -> Requirement | None:
-    """Return the requirement of a request to the internal API; None if no route has this path."""
+    """Return what a request to the internal API requires; None if no route has this path."""
     for each, pattern, needed in _REQUIREMENTS:
         if each == method and (match := pattern.fullmatch(path)):
             scope, name = match.groups() or (None, None)

@@ -102,7 +102,7 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request has begun to arrive and no response is due."""
+        """Whether no part of a request has arrived and no response is due."""
         if self.phase == Phase.RECEIVING:
             return self._request is None
         return self.phase == Phase.CLOSED or (self.phase == Phase.IDLE and not self._unparsed)

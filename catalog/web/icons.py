@@ -175,7 +175,7 @@ def _safe_value(id_prefix: str, attribute: str, value: str) -> str:
 
 
 def letter_avatar(name: str, seed: str) -> str:
-    """Return the first letter or digit of the name on a tile whose colour depends on the seed."""
+    """Return a tile with the name's first letter or digit, in a colour that depends on the seed."""
     hue = zlib.crc32(seed.encode()) % 24 * 15
     composed = unicodedata.normalize("NFC", name)
     letter = next((character for character in composed if character.isalnum()), "?").upper()[0]

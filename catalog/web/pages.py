@@ -107,7 +107,7 @@ def install_url(entry: Json) -> str:
 
 @pages.app_template_filter()
 def link_replacement(message: str, length: int) -> str:
-    """Return a deprecation message with a link to the replacement, or shortened if too long."""
+    """Return a deprecation message with a link to the replacement; shorten a long message."""
     replacement = find_replacement(message)
     if replacement is None or len(message) > length:
         return shorten(message, length)

@@ -16,6 +16,7 @@ from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
 
 from app import create_app
+from catalog.store.bundles.compressed import compress_bundle
 from catalog.store.connection.sqlite import DeadlineExceeded
 
 AppWith = Callable[..., Flask]
@@ -50,6 +51,12 @@ def compressed_files(app: Flask) -> dict[str, bytes]:
     return {
         each.stem: each.read_bytes() for each in app.extensions["bundles"].directory.glob("*.gz")
     }
+
+
+def test_a_bundle_that_is_removed_while_it_is_compressed_leaves_no_file(app: Flask) -> None:
+    bundles = app.extensions["bundles"]
+    compress_bundle(bundles, SHA256, check=lambda: bundles.remove(SHA256))
+    assert not list(bundles.directory.glob(f"{SHA256}*"))
 
 
 def test_client_that_accepts_gzip_gets_the_compressed_form(app: Flask) -> None:

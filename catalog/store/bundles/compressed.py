@@ -68,7 +68,7 @@ def compress_bundle(
                 os.replace(partial, bundles.gzip_path(sha256))
                 if not bundles.has(sha256):
                     # The bundle was removed in the meantime.
-                    bundles.remove(sha256)
+                    bundles.gzip_path(sha256).unlink(missing_ok=True)
         finally:
             partial.unlink(missing_ok=True)
     except OSError:

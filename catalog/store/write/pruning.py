@@ -55,7 +55,7 @@ def remove_others(database: Database, actor: Actor, others: Others) -> None:
     for start in range(0, len(versions), BATCH_SIZE):
         ids = versions[start : start + BATCH_SIZE]
         database.transact(partial(_remove_versions, ids=ids), actor)
-    # The widgets with all their versions, up to and including each widget.
+    # For each widget, the number of widgets and versions up to and including it.
     sizes = accumulate(row["versions"] + 1 for row in others.widgets)
     rows_with_sizes = zip(others.widgets, sizes, strict=True)
     for _, batch in groupby(rows_with_sizes, lambda each: each[1] // BATCH_SIZE):
